@@ -1,0 +1,35 @@
+"""Errors that the user can act on. Everything else that escapes is a bug and shows its traceback."""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """The user can act on it: printed without a traceback. The message names thing, place and remedy."""
+
+    exit_status = 3
+
+
+class UsageError(HarnessError):
+    """The input is wrong: an option, a manifest, a path."""
+
+    exit_status = 2
+
+
+class ManifestError(UsageError):
+    """models.yaml is wrong; each message begins with ``file:line:``."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class StoreError(HarnessError):
+    """A run directory cannot be read or written."""
+
+
+class CheckpointError(HarnessError):
+    """A checkpoint could not be brought. `kind` is the outcome it stands for."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind

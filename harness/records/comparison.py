@@ -1,0 +1,124 @@
+"""Nouns of comparison: numbers about tensor pairs. No threshold, no boolean verdict."""
+
+from __future__ import annotations
+
+from harness.records.base import Record
+
+
+class Census(Record):
+    """Values of one side that a difference cannot describe."""
+
+    nan: int = 0
+    positive_infinity: int = 0
+    negative_infinity: int = 0
+    saturated: int = 0
+    """Values at the largest finite magnitude of the side's format."""
+    zeros: int = 0
+    constant: bool = False
+    """All elements equal: likely an unwritten buffer."""
+    first_nonfinite: tuple[int, ...] | None = None
+    """Index of the first NaN or infinity."""
+
+
+class PairNumbers(Record):
+    """One side against the reference, over the elements that are finite on both sides."""
+
+    finite_pairs: int
+    """Elements that are finite on both sides: what the numbers below range over."""
+    max_abs: float | None = None
+    """Largest absolute difference."""
+    max_abs_index: tuple[int, ...] | None = None
+    mean_abs: float | None = None
+    relative_l2: float | None = None
+    """``||x - reference|| / ||reference||``; None when the reference is all zero."""
+    cosine: float | None = None
+    pearson: float | None = None
+    """None with zero variance on either side."""
+    mismatches: int | None = None
+    """Elements with ``|x - ref| > atol + rtol |ref|`` at the probe tolerance stated in `Comparison`."""
+    ulp_median: float | None = None
+    ulp_p99: float | None = None
+    ulp_max: float | None = None
+    """Distances in units in the last place of the side's format, at the reference's magnitude."""
+    abs_quantiles: tuple[float, ...] = ()
+    """Absolute error at the quantiles stated in `Comparison`."""
+    scale: float | None = None
+    offset: float | None = None
+    """Least-squares ``x = scale * reference + offset``."""
+    minimum_tolerance: float | None = None
+    """Smallest ``t`` for which ``|x - ref| <= t + t |ref|`` holds everywhere."""
+    nonfinite_mismatches: int = 0
+    """Elements where the two sides disagree about being NaN, +inf, -inf or finite."""
+
+
+class Divergence(Record):
+    """One position whose top token differs from the reference's."""
+
+    position: tuple[int, ...]
+    """Index of the position: batch row and step."""
+    reference_token: int
+    other_token: int
+    reference_margin: float
+    """Reference logit of its own top token minus that of the other token (not negative)."""
+    error_at_pair: float
+    """Sum of the absolute logit errors at the two tokens."""
+    ulp: float
+    """One unit in the last place of the side's format at the top logit's magnitude."""
+
+
+class LogitNumbers(Record):
+    """One side's logits against the reference's, over positions."""
+
+    positions: int
+    kl_mean: float | None = None
+    kl_max: float | None = None
+    """KL(reference || side) in nats."""
+    kl_max_position: tuple[int, ...] | None = None
+    top1_agreements: int = 0
+    top5_overlap: float | None = None
+    """Mean share of the reference's top five found in the side's top five."""
+    margin_median: float | None = None
+    margin_min: float | None = None
+    """Reference's margin between its first and second token."""
+    divergences: tuple[Divergence, ...] = ()
+    """At most the first 32; `divergent` counts them all."""
+    divergent: int = 0
+    relative_l2_by_step: tuple[float | None, ...] = ()
+    """Per position, batch rows joined."""
+    worst_step: int | None = None
+
+
+class OutputComparison(Record):
+    """One named output: structure, candidate and control against the reference."""
+
+    name: str
+    shape: tuple[int, ...]
+    """The reference's shape."""
+    elements: int
+    """Elements compared, padding excluded."""
+    mismatch: str | None = None
+    """Structural difference (missing, shape, dtype kind): nothing numeric was compared then."""
+    reference_census: Census = Census()
+    candidate_census: Census = Census()
+    control_census: Census = Census()
+    candidate: PairNumbers | None = None
+    control: PairNumbers | None = None
+    candidate_logits: LogitNumbers | None = None
+    control_logits: LogitNumbers | None = None
+
+
+class Comparison(Record):
+    """All outputs of a case."""
+
+    outputs: tuple[OutputComparison, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    """What was found in the outputs and cannot be compared, with the reason."""
+    probe_atol: float = 1e-2
+    probe_rtol: float = 1e-2
+    """Tolerance at which `PairNumbers.mismatches` counts."""
+    quantiles: tuple[float, ...] = (0.5, 0.9, 0.99, 0.999)
+
+    @property
+    def elements(self) -> int:
+        """Elements compared in all outputs."""
+        return sum(output.elements for output in self.outputs if output.candidate is not None)

@@ -1,0 +1,118 @@
+"""Nouns of judgement and bookkeeping: verdict, result, environment, run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from harness.records.base import Record, Role, Stage, Status
+from harness.records.comparison import Comparison
+from harness.records.observation import Checkpoint, Observation, Outcome
+from harness.records.plan import Case, Tolerance
+
+RUN_SCHEMA = 1
+"""Version of run.json and cases.jsonl. Raise it with a migration in `harness.store`."""
+
+
+class Finding(Record):
+    """One limit of the rule and what was measured against it."""
+
+    metric: str
+    """Name of the limit, e.g. ``error_ratio``."""
+    output: str
+    """Output it was measured on."""
+    value: float | None
+    """None: undefined."""
+    limit: float
+    within: bool
+    where: str = ""
+    """Step or index of the worst value."""
+
+
+class Verdict(Record):
+    """The judgement of one case."""
+
+    status: Status
+    sentence: str
+    """One sentence for people: what was measured, against what, where it is worst."""
+    flags: tuple[str, ...] = ()
+    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``."""
+    findings: tuple[Finding, ...] = ()
+    tolerance: Tolerance | None = None
+    """Limits in force, all filled in."""
+    tensors: int = 0
+    elements: int = 0
+    """Evidence: what was compared."""
+    stale_expectation: str | None = None
+    """For XPASS: the expectation to remove."""
+
+
+class Attempt(Record):
+    """One try of a case; more than one are kept when the first was retried."""
+
+    outcome: Outcome
+    seconds: float
+
+
+class CaseResult(Record):
+    """One line of cases.jsonl: everything known about one case of one run."""
+
+    case: Case
+    outcome: Outcome
+    verdict: Verdict
+    checkpoint: Checkpoint | None = None
+    observations: dict[Role, Observation] = {}
+    comparison: Comparison | None = None
+    started: datetime
+    finished: datetime
+    seconds: dict[Stage, float] = {}
+    attempts: tuple[Attempt, ...] = ()
+    log: str | None = None
+    """Path of the captured output, relative to the run directory."""
+    worker: str | None = None
+
+
+class Package(Record):
+    name: str
+    version: str
+
+
+class Environment(Record):
+    """What exactly ran."""
+
+    python: str
+    platform: str
+    machine: str
+    """Host architecture, e.g. ``x86_64``."""
+    cpu: str
+    cores: int
+    memory: int
+    """Host bytes."""
+    packages: tuple[Package, ...] = ()
+    harness_version: str = ""
+    commit: str | None = None
+    """Commit of the working tree that ran, ``+dirty`` when it had changes."""
+    device: dict[str, str] = {}
+    """The device behind the target ``spyre``: kind (emulator, torch_spyre), version, settings."""
+    variables: dict[str, str] = {}
+    """Environment variables that act on results, from a fixed list. Never a token."""
+    threads_per_case: int = 1
+    workers: int = 1
+
+
+class Run(Record):
+    """run.json: the plan and the totals of one run."""
+
+    schema_version: int = RUN_SCHEMA
+    run_id: str
+    """``<UTC time>-<6 hex>``; sorts by time."""
+    started: datetime
+    finished: datetime | None = None
+    """None while the run is going on, or when it was killed."""
+    profile: str | None = None
+    selection: str = ""
+    """The selection options as typed."""
+    manifest_digest: str = ""
+    environment: Environment
+    plan: tuple[Case, ...] = ()
+    totals: dict[Status, int] = {}
+    exit_status: int | None = None

@@ -1,0 +1,49 @@
+"""Every command that a person or CI runs; ``nox -s conformance`` is the main job."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.default_venv_backend = "virtualenv"
+
+CONSTRAINTS = ("-c", "constraints.txt")
+
+
+def install(session: nox.Session, *extras: str) -> None:
+    """Install the project at the tested versions, editable, with its extras."""
+    project = f".[{','.join(extras)}]" if extras else "."
+    session.install(*CONSTRAINTS, "-e", project)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Run the smoke matrix and render its report; arguments go to ``conformance run``."""
+    install(session)
+    arguments = session.posargs or ["--profile", "smoke"]
+    session.run("conformance", "run", *arguments, "--report", "reports/site")
+
+
+@nox.session
+def report(session: nox.Session) -> None:
+    """Render the report of existing run directories: ``nox -s report -- reports/runs/ID``."""
+    install(session)
+    session.run("conformance", "report", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Test the two packages."""
+    install(session, "tests")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Ruff and mypy (strict) over the packages; ruff over everything else."""
+    install(session, "tests", "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")

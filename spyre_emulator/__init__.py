@@ -1,0 +1,1 @@
+"""A software Spyre: registers the PyTorch device `spyre`. Knows nothing of the harness."""
