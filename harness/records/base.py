@@ -98,7 +98,7 @@ class OutcomeKind(StrEnum):
 class Status(StrEnum):
     """The judgement of a case; `harness.verdict` alone assigns it."""
 
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105
     FAIL = "FAIL"
     XFAIL = "XFAIL"
     XPASS = "XPASS"
