@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from harness.records.base import Record
 
 
@@ -15,7 +17,9 @@ class Census(Record):
     """Values at the largest finite magnitude of the side's format."""
     zeros: int = 0
     constant: bool = False
-    """All elements equal: likely an unwritten buffer."""
+    """All elements equal (and more than one): likely an unwritten buffer."""
+    pattern: str | None = None
+    """Bit pattern of the one value of a constant side, e.g. ``0xaaaaaaaa``."""
     first_nonfinite: tuple[int, ...] | None = None
     """Index of the first NaN or infinity."""
 
@@ -29,6 +33,10 @@ class PairNumbers(Record):
     """Largest absolute difference."""
     max_abs_index: tuple[int, ...] | None = None
     mean_abs: float | None = None
+    rms: float | None = None
+    """Root of the mean squared difference."""
+    unequal: int | None = None
+    """Elements whose values differ at all; the whole comparison of integers and booleans."""
     relative_l2: float | None = None
     """``||x - reference|| / ||reference||``; None when the reference is all zero."""
     cosine: float | None = None
@@ -49,6 +57,16 @@ class PairNumbers(Record):
     """Smallest ``t`` for which ``|x - ref| <= t + t |ref|`` holds everywhere."""
     nonfinite_mismatches: int = 0
     """Elements where the two sides disagree about being NaN, +inf, -inf or finite."""
+    nonfinite_lost: int = 0
+    """Of these: the reference is NaN or infinite and the side is finite (torch-spyre#1851)."""
+    nonfinite_made: int = 0
+    """Of these: the reference is finite and the side is NaN or infinite."""
+    nonfinite_changed: int = 0
+    """Of these: NaN against infinity, or infinities of opposite sign (torch-spyre#4342)."""
+    nonfinite_first: tuple[int, ...] | None = None
+    """Index of the first of these."""
+    nan_matches: int = 0
+    """Elements that are NaN on both sides: nothing can be said about them."""
 
 
 class Divergence(Record):
@@ -64,12 +82,16 @@ class Divergence(Record):
     """Sum of the absolute logit errors at the two tokens."""
     ulp: float
     """One unit in the last place of the side's format at the top logit's magnitude."""
+    control_error: float | None = None
+    """RMS error of the control's logits at this position; None without a control."""
 
 
 class LogitNumbers(Record):
     """One side's logits against the reference's, over positions."""
 
     positions: int
+    undefined_positions: int = 0
+    """Of these: rows with NaN or +inf on a side. They enter no number below."""
     kl_mean: float | None = None
     kl_max: float | None = None
     """KL(reference || side) in nats."""
@@ -96,8 +118,17 @@ class OutputComparison(Record):
     """The reference's shape."""
     elements: int
     """Elements compared, padding excluded."""
+    kind: Literal["float", "integer"] = "float"
+    """Integers and booleans are compared exactly."""
+    reference_dtype: str | None = None
+    candidate_dtype: str | None = None
+    """Dtypes as they came back to the host."""
     mismatch: str | None = None
     """Structural difference (missing, shape, dtype kind): nothing numeric was compared then."""
+    control_mismatch: str | None = None
+    """The same for the control: this output has no control."""
+    copy_of: str | None = None
+    """Name of the input that the candidate's output repeats bit for bit."""
     reference_census: Census = Census()
     candidate_census: Census = Census()
     control_census: Census = Census()
@@ -113,6 +144,9 @@ class Comparison(Record):
     outputs: tuple[OutputComparison, ...] = ()
     not_compared: tuple[str, ...] = ()
     """What was found in the outputs and cannot be compared, with the reason."""
+    candidate_format: str = "dlfloat16"
+    control_format: str = "float16"
+    """Formats in which ULP and saturation are counted."""
     probe_atol: float = 1e-2
     probe_rtol: float = 1e-2
     """Tolerance at which `PairNumbers.mismatches` counts."""

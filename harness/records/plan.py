@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
-from typing import Annotated, Literal
+from itertools import product
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
-from harness.records.base import Dtype, Mode, OutcomeKind, Record, Task
+from harness.records.base import Dtype, Mode, OutcomeKind, Record, Stage, Task
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=96)]
 Reason = Annotated[str, StringConstraints(min_length=8, strip_whitespace=True)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", strict=True)]
 CommitSha = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$", strict=True)]
+TargetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+NATURAL = "natural"
+"""The shape axis' word for inputs at their own length."""
+
+
+def _shape_text(text: str) -> str:
+    if text != NATURAL:
+        Shape.parse(text)
+    return text
+
+
+ShapeText = Annotated[str, AfterValidator(_shape_text)]
+"""``natural``, or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
 
 class HubSource(Record):
@@ -42,6 +69,14 @@ class WheelSource(Record):
     allow_pickle: Reason | None = None
     """Why ``pytorch_model.bin`` may be read (with ``weights_only``). Without it: safetensors only."""
 
+    @field_validator("path")
+    @classmethod
+    def _inside_the_wheel(cls, path: str) -> str:
+        parts = PurePosixPath(path).parts
+        if path.startswith("/") or "\\" in path or ".." in parts or ":" in path:
+            raise ValueError(f"path {path!r} leads out of the wheel; give a relative path with '/'")
+        return path
+
 
 class FolderSource(Record):
     """A checkpoint in a local directory."""
@@ -52,14 +87,39 @@ class FolderSource(Record):
     """Why ``pytorch_model.bin`` may be read (with ``weights_only``). Without it: safetensors only."""
 
 
-Source = HubSource | WheelSource | FolderSource
+def _source_kind(value: Any) -> str | None:
+    for kind in ("hub", "wheel", "folder"):
+        if (isinstance(value, dict) and kind in value) or hasattr(value, kind):
+            return kind
+    return None
+
+
+Source = Annotated[
+    Annotated[HubSource, Tag("hub")]
+    | Annotated[WheelSource, Tag("wheel")]
+    | Annotated[FolderSource, Tag("folder")],
+    Discriminator(
+        _source_kind,
+        custom_error_type="source_kind",
+        custom_error_message="a source needs one of the keys 'hub', 'wheel' and 'folder'",
+    ),
+]
+"""Where a checkpoint comes from; the key ``hub``, ``wheel`` or ``folder`` tells which."""
+
+
+def source_kind(source: HubSource | WheelSource | FolderSource) -> Literal["hub", "wheel", "folder"]:
+    """Return the key that tells this kind of source from the others."""
+    if isinstance(source, HubSource):
+        return "hub"
+    return "wheel" if isinstance(source, WheelSource) else "folder"
 
 
 class Inputs(Record):
     """What a model is asked. Give texts or token ids, not both."""
 
     texts: tuple[str, ...] = ()
-    """Texts, one per batch row; repeated in turn when the batch is larger."""
+    """Texts, one per batch row; repeated in turn when the batch is larger. For masked-lm each text
+    holds the literal token ``[MASK]``, which stands for the tokenizer's own mask."""
     ids: tuple[tuple[int, ...], ...] = ()
     """Token ids, one sequence per batch row."""
     tokenizer: Literal["auto", "smiles"] = "auto"
@@ -73,33 +133,93 @@ class Inputs(Record):
     def _one_form(self) -> Inputs:
         if self.texts and self.ids:
             raise ValueError("give 'texts' or 'ids', not both")
+        if not all(self.ids) or not all(text.strip() for text in self.texts):
+            raise ValueError("an empty text or sequence asks nothing; remove it or fill it in")
         return self
+
+    def over(self, default: Inputs) -> Inputs:
+        """Return these inputs with what they leave open taken from ``default``."""
+        own = self if self.texts or self.ids else default
+        return Inputs(
+            texts=own.texts,
+            ids=own.ids,
+            tokenizer=own.tokenizer,
+            pooling=self.pooling or default.pooling,
+            decode_steps=default.decode_steps if self.decode_steps is None else self.decode_steps,
+        )
 
 
 class Tolerance(Record):
     """Limits of the verdict rule, for one task and dtype. `harness.verdict` gives them meaning."""
 
-    error_ratio: Annotated[float, Field(gt=0)] | None = None
+    error_ratio: Limit | None = None
     """Largest relative L2 error of the candidate, in units of the control's."""
-    relative_l2: Annotated[float, Field(gt=0)] | None = None
+    step_ratio: Annotated[float, Field(gt=0)] | None = None
+    """The same at the worst single step of the logits."""
+    module_ratio: Annotated[float, Field(gt=0)] | None = None
+    """The same for outputs of modules that ran under the reference's inputs."""
+    relative_l2: Limit | None = None
     """Absolute guard: largest relative L2 error, whatever the control does."""
-    cosine: Annotated[float, Field(gt=0, le=1)] | None = None
+    cosine: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """Absolute guard: smallest cosine similarity with the reference."""
-    kl: Annotated[float, Field(gt=0)] | None = None
+    kl: Limit | None = None
     """Logits: largest mean Kullback-Leibler divergence from the reference, in nats."""
-    token_disagreement: Annotated[float, Field(ge=0, le=1)] | None = None
+    token_disagreement: Share | None = None
     """Logits: largest share of positions whose top token differs and is no near tie."""
     reason: Reason | None = None
     """Why this row departs from the defaults. A pass that needed it is flagged ``relaxed``."""
+
+    def over(self, default: Tolerance) -> Tolerance:
+        """Return these limits with unset ones taken from ``default``; both reasons are kept."""
+        unset = {name: value for name, value in default if getattr(self, name) is None}
+        merged = self.model_copy(update=unset)
+        if self.reason and default.reason and default.reason != self.reason:
+            return merged.model_copy(update={"reason": f"{default.reason}; {self.reason}"})
+        return merged
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Names of the limits that are set."""
+        return tuple(name for name, value in self if name != "reason" and value is not None)
+
+
+class Cell(NamedTuple):
+    """One combination of the axes."""
+
+    target: str
+    mode: Mode
+    dtype: Dtype
+    shape: str
+    """``natural`` or ``b<batch>s<sequence>``."""
 
 
 class Selector(Record):
     """Which of a model's cases an entry speaks of. An empty field means any."""
 
-    target: str | None = None
+    target: TargetName | None = None
     mode: Mode | None = None
     dtype: Dtype | None = None
-    shape: str | None = None
+    shape: ShapeText | None = None
+
+    def matches(self, cell: Cell) -> bool:
+        """Tell whether the entry speaks of this combination."""
+        wanted = (self.target, self.mode, self.dtype, self.shape)
+        return all(want is None or want == have for want, have in zip(wanted, cell, strict=True))
+
+
+EXPECTABLE = (
+    OutcomeKind.UNSUPPORTED_OP,
+    OutcomeKind.COMPILE_ERROR,
+    OutcomeKind.RUNTIME_ERROR,
+    OutcomeKind.DEVICE_ERROR,
+    OutcomeKind.HOST_OUT_OF_MEMORY,
+    OutcomeKind.DEVICE_OUT_OF_MEMORY,
+    OutcomeKind.TIMEOUT,
+    OutcomeKind.CRASH,
+    OutcomeKind.KILLED,
+)
+"""Outcomes that say something about the device. The others say that a check proves nothing, or that
+nothing ran, and no expectation may hide that."""
 
 
 class Exclusion(Selector):
@@ -111,7 +231,9 @@ class Exclusion(Selector):
 class Expectation(Selector):
     """A known failure. Strict: a pass, or a failure of another kind, contradicts it."""
 
-    outcome: OutcomeKind | Literal["outside_rule"]
+    outcome: OutcomeKind | Literal["outside_rule"] = Field(
+        json_schema_extra={"enum": ["outside_rule", *EXPECTABLE]}
+    )
     """What is expected: the outcome's kind, or ``outside_rule`` for completed with wrong numbers."""
     reason: Reason
     issue: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
@@ -119,30 +241,47 @@ class Expectation(Selector):
     expires: date | None = None
     """From this day on the entry is an error, so that known failures are looked at again."""
 
+    @field_validator("outcome")
+    @classmethod
+    def _about_the_device(cls, outcome: OutcomeKind | str) -> OutcomeKind | str:
+        if isinstance(outcome, OutcomeKind) and outcome not in EXPECTABLE:
+            raise ValueError(
+                f"outcome '{outcome}' cannot be expected: it says nothing about the device; "
+                f"expect 'outside_rule' or one of {', '.join(EXPECTABLE)}"
+            )
+        return outcome
+
 
 class Axes(Record):
     """The dimensions of the matrix; a case per combination."""
 
-    target: tuple[str, ...] = ("spyre",)
-    mode: tuple[Mode, ...] = (Mode.EAGER, Mode.COMPILED)
-    dtype: tuple[Dtype, ...] = (Dtype.FLOAT16,)
-    shape: tuple[str, ...] = ()
-    """``b<batch>s<sequence>``, for example ``b1s64``; empty: the inputs at their own length."""
+    target: Annotated[tuple[TargetName, ...], Field(min_length=1)] = ("spyre",)
+    """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
+    mode: Annotated[tuple[Mode, ...], Field(min_length=1)] = (Mode.EAGER, Mode.COMPILED)
+    dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] = (Dtype.FLOAT16,)
+    shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] = (NATURAL,)
+    """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
-    @model_validator(mode="after")
-    def _shapes_parse(self) -> Axes:
-        for text in self.shape:
-            Shape.parse(text)
-        return self
+    def cells(self) -> Iterator[Cell]:
+        """Yield each combination, in the order in which the axes are written."""
+        for target, mode, dtype, shape in product(self.target, self.mode, self.dtype, self.shape):
+            yield Cell(target, mode, dtype, shape)
 
 
 class AxesOverride(Record):
-    """A row's own axes; what is not given comes from the defaults."""
+    """A row's own axes; what is not given comes from the manifest's axes."""
 
-    target: tuple[str, ...] | None = None
-    mode: tuple[Mode, ...] | None = None
-    dtype: tuple[Dtype, ...] | None = None
-    shape: tuple[str, ...] | None = None
+    target: Annotated[tuple[TargetName, ...], Field(min_length=1)] | None = None
+    """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
+    mode: Annotated[tuple[Mode, ...], Field(min_length=1)] | None = None
+    dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] | None = None
+    shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] | None = None
+    """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
+
+    def over(self, axes: Axes) -> Axes:
+        """Return the manifest's axes with this row's in their place."""
+        own = {name: value for name, value in self if value is not None}
+        return axes.model_copy(update=own)
 
 
 class Shape(Record):
@@ -156,7 +295,7 @@ class Shape(Record):
         """Read ``b1s64``. Raises ValueError with the form expected."""
         batch, found, sequence = text.removeprefix("b").partition("s")
         if not (text.startswith("b") and found and batch.isdecimal() and sequence.isdecimal()):
-            raise ValueError(f"shape {text!r} is not of the form 'b<batch>s<sequence>', e.g. 'b1s64'")
+            raise ValueError(f"shape {text!r} is neither 'natural' nor 'b<batch>s<sequence>', e.g. 'b1s64'")
         return cls(batch=int(batch), sequence=int(sequence))
 
     def __str__(self) -> str:
@@ -166,12 +305,12 @@ class Shape(Record):
 class Timeouts(Record):
     """Wall-clock limits of one isolated process, in seconds per stage, for one thread per case."""
 
-    resolve: Annotated[float, Field(gt=0)] = 1800
-    load: Annotated[float, Field(gt=0)] = 300
-    place: Annotated[float, Field(gt=0)] = 300
-    compile: Annotated[float, Field(gt=0)] = 900
-    run: Annotated[float, Field(gt=0)] = 900
-    compare: Annotated[float, Field(gt=0)] = 300
+    resolve: Limit = 1800
+    load: Limit = 300
+    place: Limit = 300
+    compile: Limit = 900
+    run: Limit = 900
+    compare: Limit = 300
 
 
 class ModelRow(Record):
@@ -182,7 +321,7 @@ class ModelRow(Record):
     licence: str | None = None
     """SPDX identifier or name of the licence of the weights."""
     parameters: Annotated[int, Field(gt=0)] | None = None
-    """Number of parameters, for planning before anything is fetched."""
+    """Number of parameters, or the nominal size, for planning before anything is fetched."""
     family: str | None = None
     """Groups rows in the report, e.g. ``granite``."""
     inputs: Inputs | None = None
@@ -221,7 +360,21 @@ class Manifest(Record):
     defaults: Defaults = Defaults()
     axes: Axes = Axes()
     profiles: dict[Name, Profile] = {}
-    models: dict[Name, ModelRow]
+    models: Annotated[dict[Name, ModelRow], Field(min_length=1)]
+
+    _file: str = PrivateAttr(default="")
+    _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)
+
+    def located(self, file: str, lines: dict[tuple[str | int, ...], int]) -> Manifest:
+        """Return this manifest knowing the line of each of its keys."""
+        self._file, self._lines = file, lines
+        return self
+
+    def place(self, *path: str | int) -> str:
+        """Return ``file:line`` of a key, or its dotted path when the manifest came from no file."""
+        if path in self._lines:
+            return f"{self._file}:{self._lines[path]}"
+        return ".".join(str(part) for part in path)
 
 
 class Case(Record):
@@ -240,9 +393,27 @@ class Case(Record):
     tolerance: Tolerance = Tolerance()
     """The row's and the defaults' limits merged; unset fields take the rule's own defaults."""
     expectation: Expectation | None = None
+    expectation_at: str | None = None
+    """Place of the expectation in the manifest, ``models.yaml:88``: the line to remove on a pass."""
     excluded: str | None = None
     """Reason of an exclusion: the case is planned, skipped and shown."""
     timeouts: Timeouts = Timeouts()
     parameters: int | None = None
     family: str | None = None
     licence: str | None = None
+
+
+class Drill(Record):
+    """A fault injected on purpose, to prove that the harness can fail."""
+
+    case: str
+    """Glob over case ids."""
+    stage: Stage
+    """Injected as this stage begins."""
+    action: Literal["exit", "segfault", "abort", "hang", "raise", "allocate", "scale", "cpu"]
+    argument: str = ""
+    """``scale``: ``<parameter name>*<factor>``. ``exit``: the exit status. ``allocate``: bytes."""
+
+    def __str__(self) -> str:
+        text = f"{self.case}:{self.stage}:{self.action}"
+        return f"{text}={self.argument}" if self.argument else text

@@ -35,7 +35,7 @@ class Verdict(Record):
     sentence: str
     """One sentence for people: what was measured, against what, where it is worst."""
     flags: tuple[str, ...] = ()
-    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``."""
+    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``."""
     findings: tuple[Finding, ...] = ()
     tolerance: Tolerance | None = None
     """Limits in force, all filled in."""
