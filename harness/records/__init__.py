@@ -30,10 +30,14 @@ from harness.records.observation import (
     TensorSpec,
 )
 from harness.records.plan import (
+    EXPECTABLE,
+    NATURAL,
     Axes,
     AxesOverride,
     Case,
+    Cell,
     Defaults,
+    Drill,
     Exclusion,
     Expectation,
     FolderSource,
@@ -48,6 +52,7 @@ from harness.records.plan import (
     Timeouts,
     Tolerance,
     WheelSource,
+    source_kind,
 )
 from harness.records.run import (
     RUN_SCHEMA,
@@ -61,12 +66,15 @@ from harness.records.run import (
 )
 
 __all__ = [
+    "EXPECTABLE",
+    "NATURAL",
     "RUN_SCHEMA",
     "Attempt",
     "Axes",
     "AxesOverride",
     "Case",
     "CaseResult",
+    "Cell",
     "Census",
     "Checkpoint",
     "Comparison",
@@ -74,6 +82,7 @@ __all__ = [
     "Defaults",
     "DeviceUse",
     "Divergence",
+    "Drill",
     "Dtype",
     "Environment",
     "Exclusion",
@@ -110,4 +119,5 @@ __all__ = [
     "Tolerance",
     "Verdict",
     "WheelSource",
+    "source_kind",
 ]
