@@ -90,14 +90,14 @@ class FolderSource(Record):
 def _source_kind(value: Any) -> str | None:
     for kind in ("hub", "wheel", "folder"):
         if (isinstance(value, dict) and kind in value) or hasattr(value, kind):
-            return kind
+            return f"<{kind}>"  # no key looks like this, so the location of an error stays readable
     return None
 
 
 Source = Annotated[
-    Annotated[HubSource, Tag("hub")]
-    | Annotated[WheelSource, Tag("wheel")]
-    | Annotated[FolderSource, Tag("folder")],
+    Annotated[HubSource, Tag("<hub>")]
+    | Annotated[WheelSource, Tag("<wheel>")]
+    | Annotated[FolderSource, Tag("<folder>")],
     Discriminator(
         _source_kind,
         custom_error_type="source_kind",
