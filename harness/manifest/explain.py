@@ -101,7 +101,8 @@ def _plain_words(message: str) -> str:
         ("String should", "it should"),
         ("a valid array", "a list"),
         ("an object", "a mapping"),
-        ("valid ", ""),
+        ("a valid integer", "an integer"),
+        ("a valid ", "a "),
     ):
         message = message.replace(theirs, ours)
     return message

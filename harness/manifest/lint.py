@@ -77,8 +77,7 @@ def _dead_entries(manifest: Manifest, name: str, row: ModelRow) -> Iterator[Rema
         if not matched:
             yield Remark(
                 "error",
-                f"{where}: the expectation {entry.outcome!s} matches no case of {name} that runs; "
-                "remove or mend it",
+                f"{where}: the expectation {entry.outcome!s} matches no case of {name} that runs; remove or mend it",
             )
         elif all(any(earlier.matches(cell) for earlier in row.expect[:index]) for cell in matched):
             yield Remark(
@@ -88,14 +87,10 @@ def _dead_entries(manifest: Manifest, name: str, row: ModelRow) -> Iterator[Rema
             )
 
 
-def _unexplained(
-    manifest: Manifest, place: KeyPath, limits: Iterable[str], reason: str | None
-) -> Iterator[Remark]:
+def _unexplained(manifest: Manifest, place: KeyPath, limits: Iterable[str], reason: str | None) -> Iterator[Remark]:
     names = ", ".join(limits)
     if names and reason is None:
-        yield Remark(
-            "error", f"{manifest.place(*place)}: {names} depart from the rule without a 'reason'; add one"
-        )
+        yield Remark("error", f"{manifest.place(*place)}: {names} depart from the rule without a 'reason'; add one")
 
 
 def _empty_profiles(manifest: Manifest) -> Iterator[Remark]:

@@ -78,6 +78,4 @@ def records(schema: dict[str, Any]) -> dict[str, list[str]]:
         "Profile": "a profile",
         "Manifest": "the top level",
     }
-    return {
-        place: list(schema["$defs"].get(name, schema).get("properties", {})) for name, place in places.items()
-    }
+    return {place: list(schema["$defs"].get(name, schema).get("properties", {})) for name, place in places.items()}

@@ -262,16 +262,12 @@ class _Expander:
     def _key(self, key: Node, path: KeyPath) -> str:
         if key.kind == "scalar":
             return key.value if isinstance(key.value, str) else key.text
-        self.tree.problems.append(
-            f"{self.tree.file}:{key.line}: a key in {dotted(path)} is no word; keys are words"
-        )
+        self.tree.problems.append(f"{self.tree.file}:{key.line}: a key in {dotted(path)} is no word; keys are words")
         return f"<{key.kind}>"
 
     def _refuse(self, key: Node, what: str, first: KeyPath) -> None:
         line = self.tree.lines[first]
-        self.tree.problems.append(
-            f"{self.tree.file}:{key.line}: {what} (first in line {line}); keep one or rename it"
-        )
+        self.tree.problems.append(f"{self.tree.file}:{key.line}: {what} (first in line {line}); keep one or rename it")
 
 
 def dotted(path: KeyPath) -> str:

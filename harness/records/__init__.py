@@ -40,19 +40,14 @@ from harness.records.plan import (
     Drill,
     Exclusion,
     Expectation,
-    FolderSource,
-    HubSource,
     Inputs,
     Manifest,
     ModelRow,
     Profile,
     Selector,
     Shape,
-    Source,
     Timeouts,
     Tolerance,
-    WheelSource,
-    source_kind,
 )
 from harness.records.run import (
     RUN_SCHEMA,
@@ -64,6 +59,7 @@ from harness.records.run import (
     Run,
     Verdict,
 )
+from harness.records.sources import FolderSource, HubSource, Source, WheelSource, source_kind
 from harness.records.work import (
     CandidateDone,
     CandidateWork,
@@ -73,6 +69,9 @@ from harness.records.work import (
 )
 
 __all__ = [
+    "EXPECTABLE",
+    "NATURAL",
+    "RUN_SCHEMA",
     "Attempt",
     "Axes",
     "AxesOverride",
@@ -90,7 +89,6 @@ __all__ = [
     "Divergence",
     "Drill",
     "Dtype",
-    "EXPECTABLE",
     "Environment",
     "Exclusion",
     "Expectation",
@@ -103,7 +101,6 @@ __all__ = [
     "Manifest",
     "Mode",
     "ModelRow",
-    "NATURAL",
     "Observation",
     "OpState",
     "OpUse",
@@ -113,7 +110,6 @@ __all__ = [
     "Package",
     "PairNumbers",
     "Profile",
-    "RUN_SCHEMA",
     "Record",
     "ReferenceDone",
     "ReferencePart",

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from itertools import product
-from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
-    Discriminator,
     Field,
     PrivateAttr,
     StringConstraints,
-    Tag,
     field_validator,
     model_validator,
 )
 
 from harness.records.base import Dtype, Mode, OutcomeKind, Record, Stage, Task
+from harness.records.sources import Reason, Source
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=96)]
-Reason = Annotated[str, StringConstraints(min_length=8, strip_whitespace=True)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", strict=True)]
-CommitSha = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$", strict=True)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -40,78 +35,6 @@ def _shape_text(text: str) -> str:
 
 ShapeText = Annotated[str, AfterValidator(_shape_text)]
 """``natural``, or ``b<batch>s<sequence>``, for example ``b1s64``."""
-
-
-class HubSource(Record):
-    """A repository on the Hugging Face Hub at one commit."""
-
-    hub: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
-    """Repository id, ``organisation/name``."""
-    revision: CommitSha
-    """The commit: 40 hexadecimal digits, quoted. A branch may move, so none is accepted."""
-    allow_pickle: Reason | None = None
-    """Why ``pytorch_model.bin`` may be read (with ``weights_only``). Without it: safetensors only."""
-    allow_remote_code: Reason | None = None
-    """Why the repository's own Python code may run, at the pinned commit."""
-
-
-class WheelSource(Record):
-    """A checkpoint that ships inside a package on the package index."""
-
-    wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]
-    """``name==version`` as pip understands it."""
-    path: Annotated[str, StringConstraints(min_length=1)]
-    """The checkpoint inside the wheel: a folder, or a file for a converter."""
-    sha256: Sha256
-    """Hash of the wheel file."""
-    converter: Literal["gguf"] | None = None
-    """Turns what lies at ``path`` into an ordinary checkpoint, once, in the cache."""
-    allow_pickle: Reason | None = None
-    """Why ``pytorch_model.bin`` may be read (with ``weights_only``). Without it: safetensors only."""
-
-    @field_validator("path")
-    @classmethod
-    def _inside_the_wheel(cls, path: str) -> str:
-        parts = PurePosixPath(path).parts
-        if path.startswith("/") or "\\" in path or ".." in parts or ":" in path:
-            raise ValueError(f"path {path!r} leads out of the wheel; give a relative path with '/'")
-        return path
-
-
-class FolderSource(Record):
-    """A checkpoint in a local directory."""
-
-    folder: Annotated[str, StringConstraints(min_length=1)]
-    """Absolute, or relative to the manifest's directory."""
-    allow_pickle: Reason | None = None
-    """Why ``pytorch_model.bin`` may be read (with ``weights_only``). Without it: safetensors only."""
-
-
-def _source_kind(value: Any) -> str | None:
-    for kind in ("hub", "wheel", "folder"):
-        if (isinstance(value, dict) and kind in value) or hasattr(value, kind):
-            return f"<{kind}>"  # no key looks like this, so the location of an error stays readable
-    return None
-
-
-Source = Annotated[
-    Annotated[HubSource, Tag("<hub>")]
-    | Annotated[WheelSource, Tag("<wheel>")]
-    | Annotated[FolderSource, Tag("<folder>")],
-    Discriminator(
-        _source_kind,
-        custom_error_type="source_kind",
-        custom_error_message="a source needs one of the keys 'hub', 'wheel' and 'folder'",
-    ),
-]
-"""Where a checkpoint comes from; the key ``hub``, ``wheel`` or ``folder`` tells which."""
-
-
-def source_kind(source: HubSource | WheelSource | FolderSource) -> Literal["hub", "wheel", "folder"]:
-    """Return the key that tells this kind of source from the others."""
-    if isinstance(source, HubSource):
-        return "hub"
-    return "wheel" if isinstance(source, WheelSource) else "folder"
 
 
 class Inputs(Record):
@@ -197,9 +120,13 @@ class Selector(Record):
     """Which of a model's cases an entry speaks of. An empty field means any."""
 
     target: TargetName | None = None
+    """Only cases on this target."""
     mode: Mode | None = None
+    """Only cases in this mode."""
     dtype: Dtype | None = None
+    """Only cases in this dtype."""
     shape: ShapeText | None = None
+    """Only cases of this shape, ``natural`` or ``b<batch>s<sequence>``."""
 
     def matches(self, cell: Cell) -> bool:
         """Tell whether the entry speaks of this combination."""
@@ -226,16 +153,16 @@ class Exclusion(Selector):
     """Cases that are not run, decided before running."""
 
     reason: Reason
+    """Why; it is shown beside each skipped case."""
 
 
 class Expectation(Selector):
     """A known failure. Strict: a pass, or a failure of another kind, contradicts it."""
 
-    outcome: OutcomeKind | Literal["outside_rule"] = Field(
-        json_schema_extra={"enum": ["outside_rule", *EXPECTABLE]}
-    )
+    outcome: OutcomeKind | Literal["outside_rule"] = Field(json_schema_extra={"enum": ["outside_rule", *EXPECTABLE]})
     """What is expected: the outcome's kind, or ``outside_rule`` for completed with wrong numbers."""
     reason: Reason
+    """What is known of the defect, for those who read the report."""
     issue: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
     """Link to the report of the defect."""
     expires: date | None = None
@@ -258,7 +185,9 @@ class Axes(Record):
     target: Annotated[tuple[TargetName, ...], Field(min_length=1)] = ("spyre",)
     """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
     mode: Annotated[tuple[Mode, ...], Field(min_length=1)] = (Mode.EAGER, Mode.COMPILED)
+    """``eager``: op by op; ``compiled``: through ``torch.compile``."""
     dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] = (Dtype.FLOAT16,)
+    """Format of the candidate's and the control's weights. The reference is always float32."""
     shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] = (NATURAL,)
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
@@ -274,7 +203,9 @@ class AxesOverride(Record):
     target: Annotated[tuple[TargetName, ...], Field(min_length=1)] | None = None
     """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
     mode: Annotated[tuple[Mode, ...], Field(min_length=1)] | None = None
+    """``eager``: op by op; ``compiled``: through ``torch.compile``."""
     dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] | None = None
+    """Format of the candidate's and the control's weights. The reference is always float32."""
     shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] | None = None
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
@@ -306,18 +237,26 @@ class Timeouts(Record):
     """Wall-clock limits of one isolated process, in seconds per stage, for one thread per case."""
 
     resolve: Limit = 1800
+    """Bringing the checkpoint, download included."""
     load: Limit = 300
+    """Reading the weights into a model."""
     place: Limit = 300
+    """Moving the model to the target."""
     compile: Limit = 900
+    """``torch.compile`` and its first call."""
     run: Limit = 900
+    """The forward passes."""
     compare: Limit = 300
+    """Computing the numbers."""
 
 
 class ModelRow(Record):
     """One model of the matrix. A model is a row, never a file of code."""
 
     task: Task
+    """What the model is asked to do."""
     source: Source
+    """Where the checkpoint comes from, pinned."""
     licence: str | None = None
     """SPDX identifier or name of the licence of the weights."""
     parameters: Annotated[int, Field(gt=0)] | None = None
@@ -327,19 +266,26 @@ class ModelRow(Record):
     inputs: Inputs | None = None
     """What to ask; the default of the task otherwise."""
     axes: AxesOverride = AxesOverride()
+    """Axes in which this row departs from the manifest's."""
     tolerance: Tolerance | None = None
+    """Limits in which this row departs from the rule, with the reason."""
     exclude: tuple[Exclusion, ...] = ()
+    """Cases that are planned, shown and not run."""
     expect: tuple[Expectation, ...] = ()
+    """Known failures; the first entry that matches a case holds."""
     timeouts: Timeouts | None = None
+    """Limits in which this row departs from the defaults."""
 
 
 class Defaults(Record):
     """What holds for each row that does not say otherwise."""
 
     inputs: dict[Task, Inputs] = {}
+    """What models are asked, by task."""
     tolerance: dict[Task, Tolerance] = {}
     """Departures from the built-in limits of `harness.verdict`, with reason."""
     timeouts: Timeouts = Timeouts()
+    """Wall-clock limits per stage."""
 
 
 class Profile(Record):
@@ -357,10 +303,15 @@ class Manifest(Record):
     """models.yaml, read and checked."""
 
     version: Literal[1]
+    """Version of this file's form."""
     defaults: Defaults = Defaults()
+    """What holds for each row that does not say otherwise."""
     axes: Axes = Axes()
+    """The dimensions of the matrix; a case per combination."""
     profiles: dict[Name, Profile] = {}
+    """Named selections of rows, for ``--profile``."""
     models: Annotated[dict[Name, ModelRow], Field(min_length=1)]
+    """The rows, by name. A name is part of the case ids, so renaming a row starts a new history."""
 
     _file: str = PrivateAttr(default="")
     _lines: dict[tuple[str | int, ...], int] = PrivateAttr(default_factory=dict)
