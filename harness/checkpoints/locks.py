@@ -1,0 +1,82 @@
+"""File locks that a dead process cannot leave behind, with a bounded wait."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.errors import CheckpointError
+from harness.records import OutcomeKind
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, *, timeout: float) -> Iterator[None]:
+    """Hold the lock at PATH, alone. Raises CheckpointError (unavailable), naming the lock, after TIMEOUT seconds.
+
+    The kernel frees an flock when its process ends, so the file itself may stay for ever.
+    """
+    handle = _open(path)
+    try:
+        _wait(handle, path, timeout)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def at_once(path: Path) -> Iterator[bool]:
+    """Hold the lock at PATH alone if it is free, without waiting; the value says whether it is held."""
+    handle = _open(path)
+    try:
+        yield _try(handle)
+    finally:
+        os.close(handle)
+
+
+def share(path: Path) -> int:
+    """Return a descriptor that holds PATH together with other sharers until it is closed."""
+    handle = _open(path)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def is_held(path: Path) -> bool:
+    """Return whether some process holds PATH exclusively. Does not create the file."""
+    if not path.exists():
+        return False
+    with at_once(path) as free:
+        return not free
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _try(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(handle: int, path: Path, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    pause = 0.02
+    while not _try(handle):
+        if time.monotonic() >= deadline:
+            holder = os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
+            raise CheckpointError(
+                f"waited {timeout:.0f} s for the lock {path}, held by process {holder}; "
+                "another run fetches the same checkpoint: let it finish or end that process",
+                OutcomeKind.UNAVAILABLE,
+            )
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
