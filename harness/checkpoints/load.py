@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,8 +109,7 @@ def _from_pretrained(checkpoint: Checkpoint, auto_class: str, dtype: torch.dtype
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence transformers' progress bars and its load report, which repeats what is checked and returned here."""
-    from transformers.utils import logging  # noqa: PLC0415
-
+    logging: Any = importlib.import_module("transformers.utils.logging")  # has no type hints
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
