@@ -205,9 +205,10 @@ def test_all_problems_at_once_in_order_of_lines(tmp_path: Path) -> None:
         "wheel file.",
         r"14: models.b.source.wheel is 'foo', which does not have the form [A-Za-z0-9][\w.-]*==[\w.!+]+. "
         "'name==version' as pip understands it.",
-        "15: models.c lacks 'task'",
+        "15: models.c lacks 'task'. What the model is asked to do.",
         "16: models.c.source: a source needs one of the keys 'hub', 'wheel' and 'folder'",
-        "17: models.c.axes.dtype is 'float16': it should be a list",
+        "17: models.c.axes.dtype is 'float16': it should be a list. Format of the candidate's and the "
+        "control's weights. The reference is always float32.",
         "17: models.c.axes.mode is empty; give at least one entry",
         "17: models.c.axes.shape.0: shape 'b1x' is neither 'natural' nor 'b<batch>s<sequence>', e.g. 'b1s64'",
         "17: models.c.axes.target.0 is 'Spyre-1', which does not have the form [a-z][a-z0-9_]*",
@@ -220,14 +221,15 @@ def test_all_problems_at_once_in_order_of_lines(tmp_path: Path) -> None:
         "similarity with the reference.",
         "24: models.e.tolerance.kl is inf: it should be a finite number. Logits: largest mean "
         "Kullback-Leibler divergence from the reference, in nats.",
-        "25: models.e.timeouts.run is 0: it should be greater than 0",
+        "25: models.e.timeouts.run is 0: it should be greater than 0. The forward passes.",
         "26: models.e.expect.0.outcome: outcome 'completed' cannot be expected: it says nothing about the "
         "device; expect 'outside_rule' or one of unsupported_op, compile_error, runtime_error, device_error, "
         "host_out_of_memory, device_out_of_memory, timeout, crash, killed",
         "26: models.e.expect.1.outcome is 'comple', not one of outside_rule, unsupported_op, compile_error, "
         "runtime_error, device_error, host_out_of_memory, device_out_of_memory, timeout, crash, killed; did "
         "you mean 'compile_error'?",
-        "26: models.e.expect.1.reason is 'short': it should have at least 8 characters",
+        "26: models.e.expect.1.reason is 'short': it should have at least 8 characters. What is known of the "
+        "defect, for those who read the report.",
     ]
 
 

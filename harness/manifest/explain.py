@@ -57,7 +57,7 @@ def _sentence(path: KeyPath, details: ErrorDetails, tree: Tree, schema: dict[str
         case "value_error":
             return f"{name}: {details['msg'].removeprefix('Value error, ')}"
         case "too_short":
-            return _join(f"{name} is empty; give at least one entry", about)
+            return f"{name} is empty; give at least one entry"
     return _join(f"{name} is {_shown(value)}: {_plain_words(details['msg'])}", about)
 
 
