@@ -360,3 +360,10 @@ def test_schema_describes_fields() -> None:
         if "description" not in node
     ]
     assert undescribed == []
+
+
+def test_the_reference_page_names_every_key() -> None:
+    page = (ROOT / "docs" / "models-yaml.md").read_text()
+    records = [record for name, record in manifest.json_schema()["$defs"].items() if name != "Axes"]
+    keys = {key for record in records for key in record.get("properties", {})}
+    assert [key for key in sorted(keys) if f"`{key}" not in page and f"{key}:" not in page] == []
