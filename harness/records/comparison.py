@@ -103,8 +103,10 @@ class LogitNumbers(Record):
     margin_min: float | None = None
     """Reference's margin between its first and second token."""
     divergences: tuple[Divergence, ...] = ()
-    """At most the first 32; `divergent` counts them all."""
+    """At most 32, those with the largest margin in units of control error and ULP; in order of position."""
     divergent: int = 0
+    """How many there are in all."""
+    first_divergent: tuple[int, ...] | None = None
     relative_l2_by_step: tuple[float | None, ...] = ()
     """Per position, batch rows joined."""
     worst_step: int | None = None

@@ -1,0 +1,229 @@
+"""Logits as distributions over a vocabulary, position by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from harness.compare.formats import NumberFormat
+from harness.compare.pairs import Side
+from harness.records import Divergence, LogitNumbers
+
+ROWS = 1 << 18
+"""Logits to a block, in whole rows: 2 MB for each float64 buffer."""
+KEPT_DIVERGENCES = 32
+TOP = 5
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """One block of the reference's rows."""
+
+    first: int
+    """Number of the block's first row."""
+    logits: torch.Tensor
+    log_probabilities: torch.Tensor
+    top: torch.Tensor
+    """Token ids of the largest logits, in order."""
+    margins: torch.Tensor
+    """Between first and second token; empty with a vocabulary of one."""
+    tokens: torch.Tensor
+    """The first token of each row, the lowest id among equals."""
+
+
+def compare_logits(
+    reference: torch.Tensor,
+    sides: Mapping[str, Side],
+    mask: torch.Tensor | None = None,
+    control: str = "control",
+) -> dict[str, LogitNumbers]:
+    """Return each side's numbers for logits of shape [..., vocabulary], in float64.
+
+    ``mask`` (bool, shape [...]) keeps positions where it is true. The side named ``control`` gives the
+    scale of error that each divergence of the other sides is reported with.
+    """
+    vocabulary = reference.shape[-1]
+    leading = tuple(reference.shape[:-1])
+    rows = reference.reshape(-1, vocabulary)
+    kept = _kept_rows(rows.shape[0], mask)
+    passes = {
+        name: _SidePass(side.tensor.reshape(-1, vocabulary), side.format, leading) for name, side in sides.items()
+    }
+    ordered = sorted(passes.items(), key=lambda item: item[0] != control)
+    step = max(1, ROWS // max(vocabulary, 1))
+    for start in range(0, len(kept), step):
+        numbers = kept[start : start + step]
+        block = _reference_block(rows[numbers].to(torch.float64), start)
+        control_errors: torch.Tensor | None = None
+        for name, side in ordered:
+            errors = side.add(block, numbers, None if name == control else control_errors)
+            if name == control:
+                control_errors = errors
+    return {name: passes[name].record() for name in sides}
+
+
+def _kept_rows(rows: int, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return the numbers of the rows that the mask keeps."""
+    return torch.arange(rows) if mask is None else mask.reshape(-1).nonzero().reshape(-1)
+
+
+def _reference_block(logits: torch.Tensor, first: int) -> _Reference:
+    top = logits.topk(min(TOP, logits.shape[-1]), dim=-1)
+    return _Reference(
+        first=first,
+        logits=logits,
+        log_probabilities=torch.log_softmax(logits, dim=-1),
+        top=top.indices,
+        margins=top.values[:, 0] - top.values[:, 1] if top.values.shape[1] > 1 else top.values[:, :0],
+        tokens=_first_tokens(logits),
+    )
+
+
+def _first_tokens(logits: torch.Tensor) -> torch.Tensor:
+    """Return the token of the largest logit; numpy promises the lowest id among equals."""
+    return torch.from_numpy(logits.numpy().argmax(axis=-1))
+
+
+@dataclass
+class _SidePass:
+    """Everything that is accumulated about one side's logits."""
+
+    rows: torch.Tensor
+    format: NumberFormat
+    leading: tuple[int, ...]
+    positions: int = 0
+    undefined: int = 0
+    agreements: int = 0
+    overlap: float = 0.0
+    divergences: list[Divergence] = field(default_factory=list)
+    divergence: list[torch.Tensor] = field(default_factory=list)
+    margins: list[torch.Tensor] = field(default_factory=list)
+    numbers: list[torch.Tensor] = field(default_factory=list)
+    error_squares: list[torch.Tensor] = field(default_factory=list)
+    squares: list[torch.Tensor] = field(default_factory=list)
+    defined: list[torch.Tensor] = field(default_factory=list)
+
+    def add(self, reference: _Reference, numbers: torch.Tensor, control_errors: torch.Tensor | None) -> torch.Tensor:
+        """Add the rows ``numbers``; return the RMS error of each."""
+        logits = self.rows[numbers].to(torch.float64)
+        both = torch.isfinite(logits) & torch.isfinite(reference.logits)
+        zero = torch.zeros((), dtype=torch.float64)
+        errors = torch.where(both, logits - reference.logits, zero)
+        error_squares = (errors * errors).sum(-1)
+        self.numbers.append(numbers)
+        self.error_squares.append(error_squares)
+        self.squares.append(torch.where(both, reference.logits.square(), zero).sum(-1))
+        defined = _is_distribution(logits) & _is_distribution(reference.logits)
+        self.defined.append(defined)
+        self.positions += len(numbers)
+        self.undefined += int((~defined).sum())
+        self._add_distributions(reference, logits, defined)
+        self._add_tokens(reference, logits, errors, numbers, defined, control_errors)
+        return (error_squares / logits.shape[-1]).sqrt()
+
+    def _add_distributions(self, reference: _Reference, logits: torch.Tensor, defined: torch.Tensor) -> None:
+        """Add KL(reference || side), the overlap of the top tokens and the margins of defined rows."""
+        log_p = reference.log_probabilities[defined]
+        log_q = torch.log_softmax(logits[defined], dim=-1)
+        p = log_p.exp()
+        terms = torch.where(p > 0, p * (log_p - log_q), torch.zeros((), dtype=torch.float64))
+        self.divergence.append(terms.sum(-1).clamp_min(0))
+        theirs = reference.top[defined]
+        ours = logits[defined].topk(theirs.shape[1], dim=-1).indices
+        shared = (ours.unsqueeze(-1) == theirs.unsqueeze(-2)).any(-1)
+        self.overlap += float(shared.to(torch.float64).mean(-1).sum())
+        self.margins.append(reference.margins[defined])
+
+    def _add_tokens(
+        self,
+        reference: _Reference,
+        logits: torch.Tensor,
+        errors: torch.Tensor,
+        numbers: torch.Tensor,
+        defined: torch.Tensor,
+        control_errors: torch.Tensor | None,
+    ) -> None:
+        """Count agreeing first tokens and describe the rows that disagree."""
+        tokens = _first_tokens(logits)
+        agree = tokens == reference.tokens
+        self.agreements += int((agree & defined).sum())
+        for row in (~agree & defined).nonzero().reshape(-1).tolist():
+            wanted, other = int(reference.tokens[row]), int(tokens[row])
+            at_wanted, at_other = (float(reference.logits[row, token]) for token in (wanted, other))
+            self.divergences.append(
+                Divergence(
+                    position=self._position(int(numbers[row])),
+                    reference_token=wanted,
+                    other_token=other,
+                    reference_margin=at_wanted - at_other,
+                    error_at_pair=float(errors[row, [wanted, other]].abs().sum()),
+                    ulp=self.format.ulp(at_wanted),
+                    control_error=None if control_errors is None else float(control_errors[row]),
+                )
+            )
+
+    def _position(self, row: int) -> tuple[int, ...]:
+        return tuple(int(part) for part in np.unravel_index(row, self.leading)) if self.leading else ()
+
+    def record(self) -> LogitNumbers:
+        """Return the numbers; what no position defines stays None."""
+        if not self.positions:
+            return LogitNumbers(positions=0)
+        defined = self.positions - self.undefined
+        base = LogitNumbers(
+            positions=self.positions,
+            undefined_positions=self.undefined,
+            top1_agreements=self.agreements,
+            divergences=self._gravest(),
+            divergent=len(self.divergences),
+            first_divergent=self.divergences[0].position if self.divergences else None,
+            **self._steps(),
+        )
+        if not defined:
+            return base
+        divergence, margins = torch.cat(self.divergence), torch.cat(self.margins)
+        worst = int(divergence.argmax())
+        rows = torch.cat(self.numbers)[torch.cat(self.defined)]
+        return base.model_copy(
+            update={
+                "kl_mean": float(divergence.mean()),
+                "kl_max": float(divergence[worst]),
+                "kl_max_position": self._position(int(rows[worst])),
+                "top5_overlap": self.overlap / defined,
+                "margin_median": float(margins.median()) if margins.numel() else None,
+                "margin_min": float(margins.min()) if margins.numel() else None,
+            }
+        )
+
+    def _gravest(self) -> tuple[Divergence, ...]:
+        """Return the divergences that are the hardest to excuse, in order of position."""
+        ranked = sorted(self.divergences, key=_gravity, reverse=True)[:KEPT_DIVERGENCES]
+        return tuple(sorted(ranked, key=lambda divergence: divergence.position))
+
+    def _steps(self) -> dict[str, tuple[float | None, ...] | int | None]:
+        """Return the relative L2 error per step (last leading dimension), batch rows joined."""
+        steps = self.leading[-1] if self.leading else 1
+        which = torch.cat(self.numbers) % steps
+        zeros = torch.zeros(steps, dtype=torch.float64)
+        error_squares = zeros.index_add(0, which, torch.cat(self.error_squares)).tolist()
+        squares = zeros.index_add(0, which, torch.cat(self.squares)).tolist()
+        by_step = tuple(
+            math.sqrt(error / total) if total > 0 else None for error, total in zip(error_squares, squares, strict=True)
+        )
+        known = [(value, step) for step, value in enumerate(by_step) if value is not None]
+        worst = max(known, key=lambda item: (item[0], -item[1]))[1] if known else None
+        return {"relative_l2_by_step": by_step, "worst_step": worst}
+
+
+def _gravity(divergence: Divergence) -> float:
+    """Return the margin in units of what rounding may do to it."""
+    return divergence.reference_margin / ((divergence.control_error or 0.0) + divergence.ulp)
+
+
+def _is_distribution(logits: torch.Tensor) -> torch.Tensor:
+    """Tell for each row whether a softmax of it exists: no NaN, no +inf, not all -inf."""
+    return torch.isfinite(logits.amax(dim=-1)) & ~torch.isnan(logits).any(-1)

@@ -1,0 +1,26 @@
+"""Statuses -> exit status: the contract of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from harness.records import CaseResult, OutcomeKind, Status
+
+_EXIT = {
+    Status.PASS: 0,
+    Status.XFAIL: 0,
+    Status.SKIP: 0,
+    Status.FAIL: 1,
+    Status.XPASS: 1,
+    Status.NOTRUN: 1,
+    Status.ERROR: 3,
+}
+
+
+def exit_status(results: Iterable[CaseResult], allowed: Collection[OutcomeKind] = ()) -> int:
+    """The highest exit status of the results; 3 for none at all. ``allowed``: kinds of NOTRUN that may be absent."""
+    codes = [
+        0 if result.verdict.status is Status.NOTRUN and result.outcome.kind in allowed else _EXIT[result.verdict.status]
+        for result in results
+    ]
+    return max(codes, default=3)

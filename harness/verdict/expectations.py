@@ -1,0 +1,42 @@
+"""Known failures: strict, of one kind, and not for ever."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from harness.records import Case, Expectation, Outcome, OutcomeKind, Status, Verdict
+
+
+def apply_expectation(case: Case, outcome: Outcome, verdict: Verdict, today: date) -> Verdict:
+    """Return the verdict in the light of what was expected; one without an expectation is unchanged.
+
+    A failure of the expected kind is XFAIL, of another kind FAIL; a pass is XPASS. What proves nothing
+    or did not run stays what it is. From its day of expiry on an entry is an ERROR.
+    """
+    expectation = case.expectation
+    if expectation is None or verdict.status not in (Status.PASS, Status.FAIL):
+        return verdict
+    if expectation.expires is not None and today >= expectation.expires:
+        sentence = (
+            f"the expectation of {expectation.outcome} expired on {expectation.expires}: renew or remove it "
+            f"({expectation.reason}); now {verdict.status}: {verdict.sentence}"
+        )
+        return _changed(verdict, Status.ERROR, sentence)
+    if verdict.status is Status.PASS:
+        sentence = f"passes although {expectation.outcome} is expected: {verdict.sentence}"
+        return _changed(verdict, Status.XPASS, sentence, stale=_entry(expectation))
+    observed = "outside_rule" if outcome.kind is OutcomeKind.COMPLETED else outcome.kind
+    if observed == expectation.outcome:
+        return _changed(verdict, Status.XFAIL, f"{verdict.sentence} (expected: {expectation.reason})")
+    sentence = f"{observed} where {expectation.outcome} is expected: {verdict.sentence}"
+    return _changed(verdict, Status.FAIL, sentence)
+
+
+def _changed(verdict: Verdict, status: Status, sentence: str, stale: str | None = None) -> Verdict:
+    return verdict.model_copy(update={"status": status, "sentence": sentence, "stale_expectation": stale})
+
+
+def _entry(expectation: Expectation) -> str:
+    """Return the entry so that it can be found in the manifest and removed."""
+    link = f", {expectation.issue}" if expectation.issue else ""
+    return f"{expectation.outcome}: {expectation.reason}{link}"
