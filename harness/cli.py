@@ -1,0 +1,195 @@
+"""The command ``conformance``: each command a few lines into the stages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from harness.errors import HarnessError, UsageError
+
+app = typer.Typer(
+    name="conformance",
+    help="Which models run correctly on Spyre, since when, and what broke them.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+ManifestArgument = Annotated[Path, typer.Argument(help="The matrix.", metavar="[models.yaml]")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Many = Annotated[list[str] | None, typer.Option(help="Only these; repeatable.", metavar="NAME")]
+
+
+def main() -> NoReturn:
+    """Run the command line. A HarnessError is one clear message; anything else is a bug with its traceback."""
+    try:
+        app()
+    except HarnessError as error:
+        print(f"conformance: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_status)
+    sys.exit(0)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    short_help="Plan, execute, judge, store, print a summary.",
+)
+def run(context: typer.Context) -> None:
+    """Plan, execute, judge, store, print a summary. Options of pytest work too: -k, -x, --lf, --junitxml."""
+    import pytest
+
+    from harness.options import add_options
+
+    if {"-h", "--help"} & set(context.args):
+        parser = argparse.ArgumentParser(
+            "conformance run",
+            description="Plan, execute, judge, store, print a summary.",
+            epilog="Options of pytest work too: -k EXPRESSION, -x, --lf, --junitxml FILE, -v, --collect-only.",
+        )
+        add_options(parser)
+        parser.print_help()
+        return
+    suite = Path(__file__).parent / "suite"
+    arguments = ["-p", "harness.plugin", "-c", str(suite / "pytest.ini"), "--rootdir", str(Path.cwd()), "-v"]
+    code = pytest.main([*arguments, *context.args, str(suite / "test_models.py")])
+    # pytest says 4 for wrong usage; the contract says 2.
+    sys.exit(2 if code == pytest.ExitCode.USAGE_ERROR else int(code))
+
+
+@app.command()
+def check(
+    path: ManifestArgument = Path("models.yaml"),
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema for editors.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Lint the manifest: schema, pins, duplicates, dead or expired expectations."""
+    from harness import manifest
+
+    if schema:
+        typer.echo(json.dumps(manifest.json_schema(), indent=2))
+        return
+    loaded = manifest.load(path)
+    problems = manifest.lint(loaded, date.today())
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if as_json:
+        typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
+    else:
+        for problem in problems:
+            typer.echo(str(problem))
+        typer.echo(f"{path}: {len(loaded.models)} models, {len(errors)} errors")
+    raise typer.Exit(2 if errors else 0)
+
+
+@app.command("list")
+def list_cases(
+    model: Many = None,
+    task: Many = None,
+    target: Many = None,
+    mode: Many = None,
+    dtype: Many = None,
+    keyword: Annotated[str | None, typer.Option("-k", metavar="EXPR", help="As pytest's -k.")] = None,
+    profile: Annotated[str | None, typer.Option(help="smoke, nightly, weekly or your own.")] = None,
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+    as_json: JsonOption = False,
+) -> None:
+    """The cases that a run would plan, with estimated memory."""
+    from harness import manifest, matrix
+
+    cases = matrix.select(
+        matrix.plan(manifest.load(path), profile=profile),
+        models=tuple(model or ()),
+        tasks=tuple(task or ()),
+        targets=tuple(target or ()),
+        modes=tuple(mode or ()),
+        dtypes=tuple(dtype or ()),
+        keyword=keyword,
+    )
+    rows = [(case, matrix.estimate(case)) for case in cases]
+    if as_json:
+        listed = [{"id": case.id, "estimate": asdict(estimate), "excluded": case.excluded} for case, estimate in rows]
+        typer.echo(json.dumps(listed, indent=2))
+        return
+    for case, estimate in rows:
+        size = f"{estimate.memory_bytes / 2**30:7.1f} GiB" if estimate.memory_bytes else "    ? GiB"
+        typer.echo(f"{size}  {case.id}{'  (excluded)' if case.excluded else ''}")
+    typer.echo(f"{len(rows)} cases")
+
+
+@app.command()
+def env(as_json: JsonOption = False) -> None:
+    """What is installed and usable; says what to mend."""
+    from harness import diagnosis
+
+    findings = diagnosis.examine()
+    if as_json:
+        typer.echo(json.dumps([finding.model_dump(mode="json") for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            typer.echo(f"{'ok  ' if finding.usable else 'MEND'}  {finding.name:<14} {finding.text}")
+    raise typer.Exit(0 if all(finding.usable for finding in findings) else 1)
+
+
+@app.command()
+def report(
+    run_directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
+    out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("reports/site"),
+) -> None:
+    """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs."""
+    from harness import pipeline
+
+    pipeline.publish(run_directories, out)
+    typer.echo(f"report: {out / 'index.html'}")
+
+
+@app.command()
+def compare(
+    reference: Annotated[Path, typer.Argument(metavar="REF.safetensors")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND.safetensors")],
+    control: Annotated[Path | None, typer.Option(help="Control outputs, for the error ratio.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The comparator on saved tensors, without a model. Exit 1 when they differ in structure."""
+    from harness import compare as comparator
+
+    comparison = comparator.compare_files(reference, candidate, control)
+    typer.echo(comparison.model_dump_json(indent=1) if as_json else comparator.render_text(comparison))
+    if not comparison.elements:
+        raise UsageError(f"{candidate}: nothing in it could be compared with {reference}")
+    raise typer.Exit(1 if any(output.mismatch for output in comparison.outputs) else 0)
+
+
+@app.command("matrix")
+def job_matrix(
+    shards: Annotated[int, typer.Option(min=1, help="At most so many jobs.")],
+    github: Annotated[bool, typer.Option("--github", help="As a GitHub Actions matrix.")] = False,
+    profile: Annotated[str | None, typer.Option(help="smoke, nightly, weekly or your own.")] = None,
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+) -> None:
+    """The job matrix for GitHub Actions."""
+    from harness import manifest, matrix
+
+    cases = matrix.plan(manifest.load(path), profile=profile)
+    jobs: Any = matrix.github(cases, shards)
+    typer.echo(json.dumps(jobs, separators=(",", ":")) if github else json.dumps(jobs, indent=2))
+
+
+@app.command()
+def merge(
+    run_directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Shards of one run.")],
+    out: Annotated[Path, typer.Option(help="The merged run directory.")],
+) -> None:
+    """The union of shards as one run directory. Red when a planned case has no result."""
+    from harness import store
+
+    merged = store.merge(run_directories, out)
+    for problem in (*merged.problems, *(f"{case}: planned, no result" for case in merged.missing)):
+        typer.echo(problem)
+    typer.echo(f"{out}: {len(merged.results)} of {len(merged.run.plan)} cases, {datetime.now(UTC):%H:%M:%S} UTC")
+    raise typer.Exit(1 if merged.missing or merged.problems else merged.run.exit_status or 0)

@@ -1,0 +1,5 @@
+"""Who runs the isolated cases."""
+
+from harness.executors.local import LocalPool
+
+__all__ = ["LocalPool"]

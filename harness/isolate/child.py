@@ -1,0 +1,138 @@
+"""Inside the isolated process: stage marks, captured output, and the boundary that nothing raises past."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import parent_process
+
+from harness.errors import CheckpointError
+from harness.isolate.drill import strike
+from harness.isolate.text import clip
+from harness.records import Drill, Outcome, OutcomeKind, Record, Stage
+
+STACK_SIGNAL = signal.SIGUSR1
+"""Asks the process to write all its stacks to its log."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Marker:
+    """Tells the supervisor how far the work came, and lets the drills of a stage strike."""
+
+    def __init__(self, connection: Connection, drills: tuple[Drill, ...]) -> None:
+        self._connection = connection
+        self.drills = drills
+        self.stage: Stage | None = None
+
+    def __call__(self, stage: Stage) -> None:
+        self.stage = stage
+        self._connection.send(("stage", stage.value, time.monotonic()))
+        for drill in self.drills:
+            if drill.stage is stage:
+                strike(drill)
+
+
+def main(connection: Connection, entry: str, request: str, log: str, threads: int, drills: str) -> None:
+    """Run ``entry`` ("module:function") on a JSON request and send one JSON answer back."""
+    _join_own_group()
+    _capture_output(log)
+    _refuse_network()
+    marker = Marker(connection, tuple(Drill.model_validate_json(line) for line in drills.splitlines()))
+    try:
+        work = _find(entry, threads)
+        answer = work(marker, request)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        connection.send(("value", answer.model_dump_json(), time.monotonic()))
+    except BaseException as error:  # noqa: BLE001 - the boundary: whatever a subject does becomes an Outcome
+        outcome = classify(error, marker.stage)
+        traceback.print_exc()
+        connection.send(("failed", outcome.model_dump_json(), time.monotonic()))
+    connection.close()
+    # Threads that a library left behind must not keep a process that has already answered.
+    os._exit(0)
+
+
+def _find(entry: str, threads: int) -> Callable[[Marker, str], Record]:
+    module, _, name = entry.partition(":")
+    found: Callable[[Marker, str], Record] = getattr(importlib.import_module(module), name)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    return found
+
+
+def _join_own_group() -> None:
+    os.setsid()
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = parent_process()
+    if parent is not None:
+        # The parent of this process is the fork server, which outlives a killed controller for as long
+        # as a child lives: watch the controller's own pipe.
+        threading.Thread(target=_follow_parent, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow_parent(sentinel: int) -> None:
+    wait([sentinel])
+    os.killpg(0, signal.SIGKILL)
+
+
+def _capture_output(log: str) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    faulthandler.enable(file=2, all_threads=True)
+    faulthandler.register(STACK_SIGNAL, file=2, all_threads=True, chain=False)
+
+
+def _refuse_network() -> None:
+    """After resolve nothing may be fetched: an address that is not local is refused, loudly."""
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "socket.connect":
+            endpoint, address = arguments[0], arguments[1]
+            if isinstance(endpoint, socket.socket) and endpoint.family in (socket.AF_INET, socket.AF_INET6):
+                raise PermissionError(f"network access after the resolve stage is refused: {address!r}")
+
+    sys.addaudithook(hook)
+
+
+def classify(error: BaseException, stage: Stage | None) -> Outcome:
+    """The outcome that an exception stands for. Names are those of torch and of torch-spyre."""
+    text = clip(f"{type(error).__name__}: {error}", 600)
+    detail = clip("".join(traceback.format_exception(error)), 12_000)
+    return Outcome(kind=_kind(error, str(error), stage), stage=stage, message=text, detail=detail)
+
+
+def _kind(error: BaseException, text: str, stage: Stage | None) -> OutcomeKind:
+    names = {base.__name__ for base in type(error).__mro__}
+    if isinstance(error, CheckpointError):
+        return OutcomeKind(error.kind)
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate" in text:
+        return OutcomeKind.HOST_OUT_OF_MEMORY
+    if "OutOfMemoryError" in names:
+        return OutcomeKind.DEVICE_OUT_OF_MEMORY
+    if "AcceleratorError" in names or "DeviceError" in names:
+        return OutcomeKind.DEVICE_ERROR
+    if "Could not run 'aten::" in text or "Spyre backend does not support" in text:
+        return OutcomeKind.UNSUPPORTED_OP
+    if stage is Stage.LOAD and "model type" in text and "not recognize" in text:
+        return OutcomeKind.UNSUPPORTED_ARCHITECTURE
+    if stage is Stage.COMPILE or "BackendCompilerFailed" in names or "InductorError" in names:
+        return OutcomeKind.COMPILE_ERROR
+    return OutcomeKind.RUNTIME_ERROR

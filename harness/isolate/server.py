@@ -1,0 +1,179 @@
+"""The fork server: torch and transformers imported once, a child in some 25 ms."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from multiprocessing import forkserver, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from harness.errors import HarnessError
+
+PRELOAD = "harness.isolate.preload"
+
+FROZEN_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",  # numpy's pool would start threads at import
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+"""Set for the server and thereby for its children; settings of a case travel as arguments."""
+
+FORGOTTEN_ENVIRONMENT = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+"""Secrets that no worker needs after the resolve stage."""
+
+
+class Server:
+    """Starts children, checks that the server is fit, and replaces it when it is not."""
+
+    def __init__(self) -> None:
+        self._context = get_context("forkserver")
+        self._lock = threading.Lock()
+        self._checked = False
+
+    def start_process(self, target: object, arguments: tuple[object, ...]) -> BaseProcess:
+        """A started child. Restarts a dead or unfit server first."""
+        with self._lock:
+            if not self._checked or not self._alive():
+                self._launch()
+            try:
+                return self._spawn(target, arguments)
+            except (OSError, EOFError):
+                self._launch()
+                return self._spawn(target, arguments)
+
+    def distrust(self) -> None:
+        """Check the server again before the next child: something died badly."""
+        with self._lock:
+            if self._checked and _threads_of(_pid()) != 1:
+                self._checked = False
+
+    def stop(self) -> None:
+        """End the server."""
+        with self._lock:
+            self._kill()
+
+    def pipe(self) -> tuple[Connection, Connection]:
+        """A one-way pipe: (ours, the child's)."""
+        return self._context.Pipe(duplex=False)
+
+    def _spawn(self, target: object, arguments: tuple[object, ...]) -> BaseProcess:
+        process = self._context.Process(target=target, args=arguments, daemon=False)  # type: ignore[arg-type]
+        process.start()
+        return process
+
+    def _launch(self) -> None:
+        self._kill()
+        self._context.set_forkserver_preload([PRELOAD])
+        with _environment():
+            neutralise_main()
+            forkserver.ensure_running()
+        self._canary()
+        self._checked = True
+
+    def _canary(self) -> None:
+        """Prove that children have the preloaded modules and that their thread pools work.
+
+        multiprocessing swallows an ImportError of a preloaded module, and a server that ran a threaded
+        operation gives children that hang in theirs.
+        """
+        ours, theirs = self.pipe()
+        process = self._spawn(canary, (theirs,))
+        theirs.close()
+        try:
+            if not ours.poll(120):
+                raise HarnessError(
+                    "the fork server's first child hung in a threaded operation: a preloaded module starts "
+                    f"threads. Server threads: {_threads_of(_pid())}. Keep {PRELOAD} to imports."
+                )
+            answer = ours.recv()
+        except EOFError:
+            answer = "the child died before it answered"
+        finally:
+            process.kill()
+            process.join()
+            ours.close()
+        if answer != "fit":
+            raise HarnessError(f"the fork server is unfit: {answer}. Check the installation: conformance env.")
+        threads = _threads_of(_pid())
+        if threads != 1:
+            raise HarnessError(f"the fork server has {threads} threads after preloading; children would hang.")
+
+    def _alive(self) -> bool:
+        return _pid() is not None and _threads_of(_pid()) >= 1
+
+    def _kill(self) -> None:
+        self._checked = False
+        pid = _pid()
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError, FileNotFoundError):
+            _state()._stop()  # type: ignore[attr-defined]
+
+
+def canary(connection: Connection) -> None:
+    """Runs in a child: a threaded product, and whether the preload arrived."""
+    if PRELOAD not in sys.modules:
+        try:
+            __import__(PRELOAD)
+            connection.send(f"{PRELOAD} was not preloaded")
+        except ImportError as error:
+            connection.send(f"{PRELOAD} cannot be imported: {error}")
+        return
+    import torch
+
+    torch.set_num_threads(2)
+    square = torch.ones(512, 512)
+    total = float((square @ square).sum())
+    connection.send("fit" if total == 512.0**3 else f"512 x 512 ones multiplied to a sum of {total}")
+
+
+def neutralise_main() -> None:
+    """Keep children from re-executing a console script: they skip a main module named ``*.__main__``."""
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is None:
+        main.__spec__ = ModuleSpec("harness.__main__", None)
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(FROZEN_ENVIRONMENT)
+    for name in FORGOTTEN_ENVIRONMENT:
+        os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _state() -> forkserver.ForkServer:
+    return forkserver._forkserver
+
+
+def _pid() -> int | None:
+    pid: int | None = _state()._forkserver_pid  # type: ignore[attr-defined]
+    return pid
+
+
+def _threads_of(pid: int | None) -> int:
+    """Number of threads of a live process; 0 for a dead one."""
+    if pid is None:
+        return 0
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return 0 if fields[0] == "Z" else int(fields[17])

@@ -1,0 +1,125 @@
+"""The options of a run: declared once, for ``conformance run`` and for pytest."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness import environment
+from harness.errors import UsageError
+from harness.pipeline import Settings
+from harness.records import Drill, OutcomeKind, Stage
+from harness.store import new_run_id
+
+
+def add_options(group: Any) -> None:
+    """Declare the options on a pytest option group or an argparse parser."""
+    add = getattr(group, "addoption", None) or group.add_argument
+    for name, what in (
+        ("model", "a model of the manifest"),
+        ("task", "a task, e.g. causal-lm"),
+        ("target", "a target, e.g. spyre"),
+        ("mode", "eager or compiled"),
+        ("dtype", "float16, bfloat16 or float32"),
+    ):
+        add(f"--{name}", action="append", default=[], metavar="NAME", help=f"only cases of {what}; repeatable")
+    add("--manifest", default="models.yaml", metavar="FILE", help="the matrix (default: models.yaml)")
+    add(
+        "--profile",
+        default=None,
+        metavar="NAME",
+        help="smoke, nightly, weekly or your own; default: all rows",
+    )
+    add("--shard", default=None, metavar="I/N", help="only the I-th of N parts of the plan")
+    add("--run-dir", default=None, metavar="DIR", help="where the run is written (default: reports/runs/<id>)")
+    add("--resume", action="store_true", help="go on with the run in --run-dir")
+    add("--workers", type=int, default=None, metavar="N", help="cases at a time (default: one per core)")
+    add("--cache", default=None, metavar="DIR", help="checkpoints and references (default: CONFORMANCE_CACHE)")
+    add("--report", default=None, metavar="DIR", help="render the run's report there when it has ended")
+    add("--offline", action="store_true", help="fetch nothing: use what the cache holds")
+    add("--refresh-reference", action="store_true", help="make references and controls anew")
+    add(
+        "--allow-notrun",
+        action="append",
+        default=[],
+        metavar="KIND",
+        choices=[kind.value for kind in OutcomeKind],
+        help="an outcome that may stay without result, e.g. unavailable; repeatable",
+    )
+    add(
+        "--drill",
+        action="append",
+        default=[],
+        metavar="GLOB:STAGE:ACTION",
+        help="inject a fault on purpose, e.g. '*compiled*:run:segfault'; the results say so",
+    )
+
+
+def settings_from(config: pytest.Config) -> Settings:
+    """Options and environment as settings. Raises UsageError for what cannot be meant."""
+    option = config.option
+    workers = default_workers() if option.workers is None else option.workers
+    if workers < 1:
+        raise UsageError(f"--workers {workers}: at least one worker is needed")
+    cores = environment.cores()
+    directory = Path(option.run_dir) if option.run_dir else _new_run_directory()
+    return Settings(
+        manifest_path=Path(option.manifest).absolute(),
+        cache=Path(option.cache).absolute() if option.cache else default_cache(),
+        run_directory=directory.absolute(),
+        profile=option.profile,
+        workers=workers,
+        threads=max(1, cores // workers),
+        offline=option.offline or os.environ.get("HF_HUB_OFFLINE", "") in ("1", "ON", "YES", "TRUE"),
+        refresh_reference=option.refresh_reference,
+        drills=tuple(parse_drill(text) for text in option.drill),
+        selection=_as_typed(option),
+    )
+
+
+def default_workers() -> int:
+    """One case per core: several processes of one thread beat one process of several threads here."""
+    memory = psutil.virtual_memory().total
+    return max(1, min(environment.cores(), memory // (6 << 30)))
+
+
+def default_cache() -> Path:
+    """``CONFORMANCE_CACHE``, or the user's cache directory."""
+    named = os.environ.get("CONFORMANCE_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(named) if named else (Path(base) if base else Path.home() / ".cache") / "spyre-conformance"
+
+
+def parse_drill(text: str) -> Drill:
+    """Read ``GLOB:STAGE:ACTION[=ARGUMENT]``."""
+    parts = text.rsplit(":", 2)
+    stages = ", ".join(Stage)
+    if len(parts) != 3 or parts[1] not in set(Stage):
+        raise UsageError(f"--drill {text!r}: expected GLOB:STAGE:ACTION with a stage of {stages}")
+    action, _, argument = parts[2].partition("=")
+    try:
+        return Drill(case=parts[0], stage=Stage(parts[1]), action=action, argument=argument)
+    except ValueError as error:
+        actions = "exit, segfault, abort, hang, raise, allocate=BYTES, scale=PARAMETER*FACTOR, cpu"
+        raise UsageError(f"--drill {text!r}: unknown action {action!r}; one of {actions}") from error
+
+
+def _new_run_directory() -> Path:
+    return Path("reports") / "runs" / new_run_id(datetime.now(UTC))
+
+
+def _as_typed(option: Any) -> str:
+    """The selection options in the form they were given."""
+    words = []
+    for name in ("model", "task", "target", "mode", "dtype"):
+        words += [f"--{name} {value}" for value in getattr(option, name)]
+    if option.shard:
+        words.append(f"--shard {option.shard}")
+    if option.keyword:
+        words.append(f"-k {option.keyword!r}")
+    return " ".join(words)

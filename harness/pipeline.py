@@ -1,0 +1,331 @@
+"""The stages in order, on the controller's side. `subject` is its other half, inside a case's process."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import psutil
+
+from harness import checkpoints, environment, manifest, matrix, report, store, verdict
+from harness.errors import CheckpointError
+from harness.isolate import Ended, Isolator, Limits
+from harness.records import (
+    Attempt,
+    CandidateDone,
+    CandidateWork,
+    Case,
+    CaseResult,
+    Checkpoint,
+    Comparison,
+    Drill,
+    Dtype,
+    Manifest,
+    Observation,
+    Outcome,
+    OutcomeKind,
+    ReferenceDone,
+    ReferencePart,
+    ReferenceWork,
+    Role,
+    Run,
+    Stage,
+    Status,
+    Timeouts,
+)
+from harness.references import ReferenceStore, key, provenance
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is carried out; what is tested is the manifest's business."""
+
+    manifest_path: Path
+    cache: Path
+    run_directory: Path
+    profile: str | None = None
+    workers: int = 1
+    threads: int = 1
+    offline: bool = False
+    refresh_reference: bool = False
+    drills: tuple[Drill, ...] = ()
+    memory_limit: int | None = None
+    selection: str = ""
+
+
+@dataclass
+class _Progress:
+    """What is known about a case while it goes through the stages."""
+
+    case: Case
+    started: datetime
+    checkpoint: Checkpoint | None = None
+    observations: dict[Role, Observation] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    seconds: dict[Stage, float] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    log: str | None = None
+
+
+class _Stop(Exception):  # noqa: N818 - the way out of the stages, not an error
+    """A case ends here with an outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.message)
+        self.outcome = outcome
+
+
+class Pipeline:
+    """Carries cases out. `run_case` is safe to call from many threads."""
+
+    def __init__(self, settings: Settings, on_stage: Callable[[Case, str], None] | None = None) -> None:
+        self.settings = settings
+        self.manifest: Manifest = manifest.load(settings.manifest_path)
+        self._profile = self.manifest.profiles.get(settings.profile or "")
+        self._isolator = Isolator()
+        self._references = ReferenceStore(settings.cache / "references")
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._checkpoints: dict[str, Checkpoint | CheckpointError] = {}
+        self._refreshed: set[str] = set()
+        self._on_stage = on_stage or (lambda case, stage: None)
+
+    def plan(self) -> tuple[Case, ...]:
+        """All cases of the profile, before any selection."""
+        return matrix.plan(self.manifest, profile=self.settings.profile)
+
+    def describe(self, run_id: str, cases: tuple[Case, ...]) -> Run:
+        """The run as it starts: plan and environment."""
+        path = self.settings.manifest_path
+        return Run(
+            run_id=run_id,
+            started=datetime.now(UTC),
+            profile=self.settings.profile,
+            selection=self.settings.selection,
+            manifest_digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+            environment=environment.capture(self.settings.workers, self.settings.threads),
+            plan=cases,
+        )
+
+    def run_case(self, case: Case) -> CaseResult:
+        """Plan decisions, checkpoint, reference, candidate, verdict. What the subject does never raises."""
+        progress = _Progress(case, datetime.now(UTC))
+        try:
+            self._decide_before_running(case)
+            progress.checkpoint = self._resolve(progress)
+            reference, control = self._reference(progress)
+            outcome = self._candidate(progress, reference, control)
+        except _Stop as stop:
+            outcome = stop.outcome
+        return self._judge(progress, outcome)
+
+    def cancelled(self, case: Case) -> CaseResult:
+        """The result of a case that was planned and taken back."""
+        message = "cancelled before it began"
+        return self._judge(_Progress(case, datetime.now(UTC)), Outcome(kind=OutcomeKind.CANCELLED, message=message))
+
+    def close(self) -> None:
+        """End the fork server."""
+        self._isolator.close()
+
+    def _judge(self, progress: _Progress, outcome: Outcome) -> CaseResult:
+        judged = verdict.judge(progress.case, outcome, progress.comparison, progress.observations)
+        if judged.status is Status.PASS:
+            self._tensors(progress.case).unlink(missing_ok=True)  # kept for failures only
+        return CaseResult(
+            case=progress.case,
+            outcome=outcome,
+            verdict=judged,
+            checkpoint=progress.checkpoint,
+            observations=progress.observations,
+            comparison=progress.comparison,
+            started=progress.started,
+            finished=datetime.now(UTC),
+            seconds=progress.seconds,
+            attempts=tuple(progress.attempts),
+            log=progress.log,
+        )
+
+    def _decide_before_running(self, case: Case) -> None:
+        if case.excluded:
+            raise _Stop(Outcome(kind=OutcomeKind.EXCLUDED, message=case.excluded))
+        if self._profile is not None and not self._profile.check_fit:
+            return
+        reason = matrix.fits(case, self._memory())
+        if reason is not None:
+            raise _Stop(Outcome(kind=OutcomeKind.DOES_NOT_FIT, message=reason))
+
+    def _memory(self) -> int:
+        limit = self.settings.memory_limit
+        total = psutil.virtual_memory().total
+        return min(limit, total) if limit else total
+
+    def _resolve(self, progress: _Progress) -> Checkpoint:
+        """The case's checkpoint, brought once per run."""
+        case = progress.case
+        began = datetime.now(UTC)
+        self._on_stage(case, Stage.RESOLVE)
+        name = case.source.model_dump_json()
+        with self._locks[f"resolve:{name}"]:
+            found = self._checkpoints.get(name)
+            if found is None:
+                found = self._bring(case)
+                self._checkpoints[name] = found
+        progress.seconds[Stage.RESOLVE] = (datetime.now(UTC) - began).total_seconds()
+        if isinstance(found, CheckpointError):
+            raise _Stop(Outcome(kind=OutcomeKind(found.kind), stage=Stage.RESOLVE, message=str(found)))
+        return found
+
+    def _bring(self, case: Case) -> Checkpoint | CheckpointError:
+        try:
+            return checkpoints.resolve(
+                case.source,
+                cache=self.settings.cache / "checkpoints",
+                base=self.settings.manifest_path.parent,
+                offline=self.settings.offline,
+            )
+        except CheckpointError as error:
+            return error
+
+    def _reference(self, progress: _Progress) -> tuple[Path, Path]:
+        """Folders of the stored reference and control; makes what is missing, once per key."""
+        case, checkpoint = progress.case, progress.checkpoint
+        assert checkpoint is not None
+        stack = environment.stack_versions(self.settings.threads)
+        facts = {
+            Role.REFERENCE: provenance(case, checkpoint, Role.REFERENCE, Dtype.FLOAT32, stack),
+            Role.CONTROL: provenance(case, checkpoint, Role.CONTROL, case.dtype, stack),
+        }
+        with self._locks[f"reference:{key(facts[Role.REFERENCE])}"]:
+            try:
+                self._complete(progress, facts)
+            except CheckpointError as error:
+                kind = OutcomeKind(error.kind)
+                raise _Stop(Outcome(kind=kind, stage=Stage.LOAD, message=str(error))) from error
+        folders = [self._references.folder(key(facts[role])) for role in (Role.REFERENCE, Role.CONTROL)]
+        return folders[0], folders[1]
+
+    def _complete(self, progress: _Progress, facts: dict[Role, dict[str, str]]) -> None:
+        """Read the stored parts and make the missing ones. Raises CheckpointError for a bad entry."""
+        missing: dict[Role, dict[str, str]] = {}
+        for role, fact in facts.items():
+            name = key(fact)
+            if self.settings.refresh_reference and name not in self._refreshed:
+                self._references.forget(fact)
+                self._refreshed.add(name)
+            entry = self._references.read(fact)
+            if entry is None:
+                missing[role] = fact
+            else:
+                progress.observations[role] = entry.observation.model_copy(update={"cached": True})
+        if missing:
+            self._make_references(progress, facts, missing)
+
+    def _make_references(
+        self, progress: _Progress, facts: dict[Role, dict[str, str]], missing: dict[Role, dict[str, str]]
+    ) -> None:
+        case, checkpoint = progress.case, progress.checkpoint
+        assert checkpoint is not None
+        self._on_stage(case, "reference")
+        stored = self._references.folder(key(facts[Role.REFERENCE]))
+        with self._references.draft() as draft:
+            parts = []
+            for role, fact in missing.items():
+                folder = draft / role.value
+                folder.mkdir()
+                parts.append(ReferencePart(role=role, dtype=Dtype(fact["dtype"]), folder=str(folder)))
+            made_here = Role.REFERENCE in missing
+            reference = draft / Role.REFERENCE.value if made_here else stored
+            work = ReferenceWork(
+                case=case,
+                checkpoint=checkpoint,
+                threads=self.settings.threads,
+                parts=tuple(parts),
+                reference_folder=str(reference),
+            )
+            ended = self._isolated(progress, "harness.subject:make_references", work.model_dump_json(), "reference")
+            if ended.value is None:
+                raise _Stop(_reference_failed(ended.outcome))
+            done = ReferenceDone.model_validate_json(ended.value)
+            for part, observation in zip(parts, done.observations, strict=True):
+                kept = observation.model_copy(update={"peak_memory": ended.peak_memory, "seconds": ended.seconds})
+                self._references.publish(Path(part.folder), missing[part.role], kept)
+                progress.observations[part.role] = kept
+
+    def _candidate(self, progress: _Progress, reference: Path, control: Path) -> Outcome:
+        case, checkpoint = progress.case, progress.checkpoint
+        assert checkpoint is not None
+        tensors = self._tensors(case)
+        tensors.parent.mkdir(parents=True, exist_ok=True)
+        work = CandidateWork(
+            case=case,
+            checkpoint=checkpoint,
+            threads=self.settings.threads,
+            reference_folder=str(reference),
+            control_folder=str(control),
+            tensors=str(tensors),
+        )
+        drills = tuple(drill for drill in self.settings.drills if fnmatchcase(case.id, drill.case))
+        ended = self._isolated(
+            progress, "harness.subject:observe_candidate", work.model_dump_json(), "candidate", drills
+        )
+        progress.attempts.append(Attempt(outcome=ended.outcome, seconds=ended.total_seconds))
+        progress.seconds.update(ended.seconds)
+        if ended.value is not None:
+            done = CandidateDone.model_validate_json(ended.value)
+            progress.comparison = done.comparison
+            progress.observations[Role.CANDIDATE] = done.observation.model_copy(
+                update={"peak_memory": ended.peak_memory, "seconds": ended.seconds}
+            )
+        return ended.outcome
+
+    def _tensors(self, case: Case) -> Path:
+        return self.settings.run_directory / "tensors" / f"{matrix.slug(case.id)}.safetensors"
+
+    def _isolated(
+        self, progress: _Progress, entry: str, request: str, what: str, drills: tuple[Drill, ...] = ()
+    ) -> Ended:
+        case = progress.case
+        log = Path("logs") / f"{matrix.slug(case.id)}.{what}.log"
+        progress.log = str(log)
+        return self._isolator.run(
+            entry,
+            request,
+            limits=_limits(case.timeouts, self._memory()),
+            log=self.settings.run_directory / log,
+            threads=self.settings.threads,
+            drills=drills,
+            on_stage=lambda stage: self._on_stage(case, stage),
+        )
+
+
+def _limits(timeouts: Timeouts, memory: int) -> Limits:
+    seconds = {stage: getattr(timeouts, stage.value) for stage in Stage}
+    return Limits(seconds, memory=int(memory * 0.95))
+
+
+def _reference_failed(outcome: Outcome) -> Outcome:
+    """A reference that could not be made says nothing about the device."""
+    told = {
+        OutcomeKind.INVALID_CHECKPOINT,
+        OutcomeKind.NONDETERMINISTIC,
+        OutcomeKind.UNSUPPORTED_ARCHITECTURE,
+        OutcomeKind.UNAVAILABLE,
+    }
+    if outcome.kind in told:
+        return outcome
+    message = f"the CPU reference could not be made: {outcome.message}"
+    return outcome.model_copy(update={"kind": OutcomeKind.INVALID_REFERENCE, "message": message})
+
+
+def publish(directories: list[Path], out: Path) -> None:
+    """Render run directories as a static site with its machine-readable renderings."""
+    runs = [store.read_run(directory) for directory in directories]
+    report.render(
+        [report.ReportRun(run=r.run, results=r.results, directory=r.directory, problems=r.problems) for r in runs], out
+    )

@@ -1,0 +1,310 @@
+"""pytest glue: options, one item per case, terminal summary, exit status.
+
+pytest collects and selects; at the end of collection the selected cases become the plan of the run and go
+to the pool; each item then waits for its own case. There is no second loop over cases.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import matrix, pipeline, store
+from harness.errors import HarnessError, UsageError
+from harness.executors import LocalPool
+from harness.options import add_options, settings_from
+from harness.records import Case, CaseResult, OutcomeKind, Run, Status
+from harness.verdict.exits import exit_status
+
+RUN = pytest.StashKey["RunControl"]()
+CASE = pytest.StashKey[Case]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of ``conformance run``, for pytest itself."""
+    add_options(parser.getgroup("conformance", "model conformance"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the manifest and decide the plan's candidates; a wrong one ends pytest with a usage error."""
+    if config.option.help or config.option.markers:
+        return
+    try:
+        config.stash[RUN] = RunControl(config)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the fork server."""
+    control = config.stash.get(RUN, None)
+    if control is not None:
+        control.close()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What runs and where it is written."""
+    control = config.stash.get(RUN, None)
+    return control.header() if control else []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item per case."""
+    if "case_outcome" in metafunc.fixturenames:
+        cases = metafunc.config.stash[RUN].selected
+        metafunc.parametrize("case_outcome", cases, ids=[case.id for case in cases], indirect=True)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The selected items are the plan: write it and start."""
+    control = session.config.stash.get(RUN, None)
+    if control is None or session.config.option.collectonly:
+        return
+    cases = [item.callspec.params["case_outcome"] for item in session.items if hasattr(item, "callspec")]
+    try:
+        control.start(tuple(cases))
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture
+def case_outcome(request: pytest.FixtureRequest) -> CaseOutcome:
+    """The result of this item's case. A check that proves nothing is an error here, before the test."""
+    control: RunControl = request.config.stash[RUN]
+    result = control.wait(request.param)
+    request.node.user_properties += [
+        ("case", result.case.id),
+        ("status", result.verdict.status.value),
+        ("outcome", result.outcome.kind.value),
+    ]
+    if result.verdict.status is Status.ERROR:
+        pytest.fail(describe(result), pytrace=False)
+    return CaseOutcome(result)
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """A finished case, as a test sees it."""
+
+    result: CaseResult
+
+    def enforce(self) -> None:
+        """Fail, skip or return, as the verdict says."""
+        __tracebackhide__ = True
+        status = self.result.verdict.status
+        if status in (Status.FAIL, Status.XPASS):
+            pytest.fail(describe(self.result), pytrace=False)
+        if status in (Status.SKIP, Status.NOTRUN):
+            pytest.skip(f"{status}: {self.result.verdict.sentence}")
+        if status is Status.XFAIL:
+            pytest.xfail(self.result.verdict.sentence)
+
+
+def describe(result: CaseResult) -> str:
+    """Status, sentence and, for a dead process, the last words of its log."""
+    lines = [f"{result.verdict.status} {result.case.id}: {result.verdict.sentence}"]
+    if result.log:
+        lines.append(f"log: {result.log} in the run directory")
+    if result.outcome.detail:
+        lines.append(result.outcome.detail[-1500:])
+    return "\n".join(lines)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Keep the status with the report, for the progress line."""
+    report: Any = yield
+    properties = dict(item.user_properties)
+    if "status" in properties:
+        report.conformance_status = properties["status"]
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Show the project's own statuses: PASS, FAIL, XFAIL, XPASS, SKIP, ERROR, NOTRUN."""
+    status = getattr(report, "conformance_status", None)
+    if status is None or (report.when != "call" and report.passed) or report.when == "teardown":
+        return None
+    category = {"FAIL": "failed", "XPASS": "failed", "ERROR": "error", "PASS": "passed", "XFAIL": "xfailed"}
+    return category.get(status, "skipped"), status[0], status
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Finish the run's files, whatever ended the session, and set the exit status of the contract."""
+    control = session.config.stash.get(RUN, None)
+    if control is None or control.writer is None:
+        return
+    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    internal = exitstatus == pytest.ExitCode.INTERNAL_ERROR
+    control.finish(interrupted)
+    session.exitstatus = 3 if internal else control.exit_status
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Totals, the sentences that matter, and where the run lies."""
+    control = config.stash.get(RUN, None)
+    if control is not None and control.run is not None and control.run.finished:
+        terminalreporter.section("conformance")
+        for line in control.summary():
+            terminalreporter.write_line(line)
+
+
+class RunControl:
+    """The controller's side of one run: plan, pool, writer."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.settings = settings_from(config)
+        self.pipeline = pipeline.Pipeline(self.settings, self._report_stage)
+        self.options = config.option
+        self.writer: store.RunWriter | None = None
+        self.run: Run | None = None
+        self.exit_status = 0
+        self._pool: LocalPool[Case, CaseResult] | None = None
+        self._results: dict[str, CaseResult] = {}
+        self._lock = threading.Lock()
+        self._verbose_stages = config.option.verbose > 1
+        self.selected = self._select()
+
+    def _select(self) -> tuple[Case, ...]:
+        option = self.options
+        cases = matrix.select(
+            self.pipeline.plan(),
+            models=tuple(option.model),
+            tasks=tuple(option.task),
+            targets=tuple(option.target),
+            modes=tuple(option.mode),
+            dtypes=tuple(option.dtype),
+        )
+        if option.shard:
+            index, count = matrix.parse_shard(option.shard)
+            cases = matrix.shard(cases, index, count)
+        return cases
+
+    def header(self) -> list[str]:
+        """Lines for the top of the output."""
+        profile = self.settings.profile or "all rows"
+        return [
+            f"conformance: {self.settings.manifest_path.name}, profile {profile}, {len(self.selected)} cases",
+            f"workers: {self.settings.workers}, threads per case: {self.settings.threads}",
+            f"run directory: {_relative(self.settings.run_directory)}",
+        ]
+
+    def start(self, cases: tuple[Case, ...]) -> None:
+        """Write the plan, keep the results of a resumed run, queue the rest."""
+        if not cases:
+            raise UsageError("the selection plans no case; 'conformance list' shows what there is")
+        directory = self.settings.run_directory
+        if (directory / store.RUN_FILE).exists():
+            if not self.options.resume:
+                raise UsageError(f"{_relative(directory)}: holds a run already; use --resume or another --run-dir")
+            self._continue(directory, cases)
+        else:
+            self.run = self.pipeline.describe(store.new_run_id(datetime.now(UTC)), cases)
+        assert self.run is not None
+        self.writer = store.RunWriter(directory, self.run)
+        self._pool = LocalPool(self._carry_out, self.settings.workers)
+        self._pool.submit(case for case in _interleaved(cases) if case.id not in self._results)
+
+    def _continue(self, directory: Path, cases: tuple[Case, ...]) -> None:
+        stored = store.read_run(directory)
+        if {case.id for case in stored.run.plan} != {case.id for case in cases}:
+            raise UsageError(
+                f"{_relative(directory)}: was planned with another selection ({len(stored.run.plan)} cases, now "
+                f"{len(cases)}); resume it with the options it began with: {stored.run.selection or 'none'}"
+            )
+        self.run = stored.run
+        self._results = {r.case.id: r for r in stored.results if r.outcome.kind not in _REPEATED}
+
+    def _carry_out(self, case: Case) -> CaseResult:
+        result = self.pipeline.run_case(case)
+        self._keep(result)
+        return result
+
+    def _keep(self, result: CaseResult) -> None:
+        assert self.writer is not None
+        self.writer.append(result)
+        with self._lock:
+            self._results[result.case.id] = result
+
+    def wait(self, case: Case) -> CaseResult:
+        """The result of a case, when it is there."""
+        if case.id in self._results:
+            return self._results[case.id]
+        assert self._pool is not None
+        return self._pool.result(case)
+
+    def finish(self, interrupted: bool) -> None:
+        """Cancel what has not begun, write what is known about every planned case, close the files."""
+        assert self._pool is not None
+        assert self.writer is not None
+        assert self.run is not None
+        self._pool.cancel()
+        if interrupted:
+            self.pipeline.close()
+        self._pool.close()
+        for case in self.run.plan:
+            if case.id not in self._results:
+                self._keep(self.pipeline.cancelled(case))
+        verdicts = [self._results[case.id] for case in self.run.plan]
+        allowed = self._allowed()
+        self.exit_status = 130 if interrupted else exit_status(verdicts, allowed)
+        self.run = self.writer.finish(datetime.now(UTC), self.exit_status)
+        if self.options.report:
+            pipeline.publish([self.settings.run_directory], Path(self.options.report))
+
+    def _allowed(self) -> frozenset[OutcomeKind]:
+        profile = self.pipeline.manifest.profiles.get(self.settings.profile or "")
+        named = {OutcomeKind(kind) for kind in self.options.allow_notrun}
+        return frozenset(named | set(profile.allow_notrun if profile else ()))
+
+    def summary(self) -> list[str]:
+        """Totals, then a line for each case that is not as it should be."""
+        assert self.run is not None
+        counts = Counter(result.verdict.status for result in self._results.values())
+        lines = ["  ".join(f"{status} {counts[status]}" for status in Status if counts[status])]
+        for case in self.run.plan:
+            result = self._results[case.id]
+            quiet = result.verdict.status in (Status.PASS, Status.XFAIL) and not result.verdict.flags
+            if not quiet:
+                flags = f" [{', '.join(result.verdict.flags)}]" if result.verdict.flags else ""
+                lines.append(f"{result.verdict.status:<6} {case.id}{flags}: {result.verdict.sentence}")
+        if self.options.report:
+            lines.append(f"report: {Path(self.options.report) / 'index.html'}")
+        lines.append(f"run directory: {_relative(self.settings.run_directory)}  exit status: {self.exit_status}")
+        return lines
+
+    def close(self) -> None:
+        """End what is still running."""
+        self.pipeline.close()
+
+    def _report_stage(self, case: Case, stage: str) -> None:
+        if self._verbose_stages:
+            print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
+
+
+_REPEATED = frozenset({OutcomeKind.CANCELLED, OutcomeKind.LOST_WORKER, OutcomeKind.UNAVAILABLE})
+"""Outcomes that a resumed run tries again: nothing was learnt about the case."""
+
+
+def _interleaved(cases: tuple[Case, ...]) -> list[Case]:
+    """Cases in an order in which neighbours are of different models, so that workers do not wait for one
+    another's reference."""
+    turn: Counter[str] = Counter()
+    order = []
+    for position, case in enumerate(cases):
+        order.append((turn[case.model], position, case))
+        turn[case.model] += 1
+    return [case for _, _, case in sorted(order, key=lambda entry: entry[:2])]
+
+
+def _relative(path: Path) -> str:
+    """A path as a person at this directory would type it."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

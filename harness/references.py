@@ -1,0 +1,129 @@
+"""References and controls kept by content: made once per key, verified whenever they are read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.errors import CheckpointError
+from harness.records import Case, Checkpoint, Dtype, Observation, OutcomeKind, Record, Role
+
+TENSORS = "outputs.safetensors"
+ENTRY = "entry.json"
+
+
+class Entry(Record):
+    """The record beside the stored tensors: where they come from and what they must hash to."""
+
+    provenance: dict[str, str]
+    """Everything that the key was made of, readable."""
+    tensors_sha256: str
+    observation: Observation
+
+
+def provenance(case: Case, checkpoint: Checkpoint, role: Role, dtype: Dtype, stack: dict[str, str]) -> dict[str, str]:
+    """Everything that a stored observation depends on. ``stack``: library versions, threads, CPU capability."""
+    return {
+        "role": role.value,
+        "dtype": dtype.value,
+        "task": case.task.value,
+        "checkpoint": checkpoint.digest,
+        "inputs": case.inputs.model_dump_json(),
+        "shape": str(case.shape),
+        **stack,
+    }
+
+
+def key(facts: dict[str, str]) -> str:
+    """Content key of a provenance."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class ReferenceStore:
+    """A folder of entries, shared by runs; size-capped, oldest use evicted first."""
+
+    def __init__(self, root: Path, limit: int = 20 << 30) -> None:
+        self.root = root
+        self._limit = limit
+
+    def folder(self, name: str) -> Path:
+        """Where the entry of a key lies, or would lie."""
+        return self.root / name[:2] / name
+
+    def read(self, facts: dict[str, str]) -> Entry | None:
+        """The verified entry of a provenance, None when there is none.
+
+        Raises CheckpointError(invalid_reference) for an entry that was altered or belongs elsewhere: a bad
+        reference says nothing about the device.
+        """
+        folder = self.folder(key(facts))
+        if not folder.is_dir():
+            return None
+        try:
+            entry = Entry.model_validate_json((folder / ENTRY).read_bytes())
+            digest = sha256(folder / TENSORS)
+        except (OSError, ValidationError) as error:
+            raise _invalid(folder, f"cannot be read ({type(error).__name__})") from error
+        if entry.provenance != facts:
+            raise _invalid(folder, "was made for another checkpoint, input or library version")
+        if entry.tensors_sha256 != digest:
+            raise _invalid(folder, "was altered after it was made: its hash differs")
+        os.utime(folder)
+        return entry
+
+    @contextmanager
+    def draft(self) -> Iterator[Path]:
+        """An empty folder to write an entry in; removed when it was not published."""
+        folder = self.root / f".draft-{os.getpid()}-{secrets.token_hex(4)}"
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def publish(self, draft: Path, facts: dict[str, str], observation: Observation) -> Path:
+        """Complete a drafted entry and move it to its place; the first of two equal ones wins."""
+        entry = Entry(provenance=facts, tensors_sha256=sha256(draft / TENSORS), observation=observation)
+        (draft / ENTRY).write_text(entry.model_dump_json(indent=1))
+        folder = self.folder(key(facts))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # somebody else published it first
+            draft.rename(folder)
+        self._evict()
+        return folder
+
+    def forget(self, facts: dict[str, str]) -> None:
+        """Remove an entry, so that it is made anew."""
+        shutil.rmtree(self.folder(key(facts)), ignore_errors=True)
+
+    def _evict(self) -> None:
+        """Remove the entries longest unused while the store is over its limit, today's excepted."""
+        entries = [folder for folder in self.root.glob("??/*") if folder.is_dir()]
+        sizes = {folder: sum(f.stat().st_size for f in folder.iterdir()) for folder in entries}
+        excess = sum(sizes.values()) - self._limit
+        for folder in sorted(entries, key=lambda f: f.stat().st_mtime):
+            if excess <= 0 or time.time() - folder.stat().st_mtime < 86_400:
+                return
+            shutil.rmtree(folder, ignore_errors=True)
+            excess -= sizes[folder]
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file, read in blocks."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _invalid(folder: Path, what: str) -> CheckpointError:
+    message = f"stored reference {folder.name[:12]} {what}. Make it anew with --refresh-reference."
+    return CheckpointError(message, OutcomeKind.INVALID_REFERENCE)

@@ -1,0 +1,213 @@
+"""What happens inside a case's process: load, place, compile, run, compare.
+
+`pipeline` joins the stages on the controller's side and this module joins them on the process' side; no
+other module does. It is imported by the fork server and its children alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from harness import checkpoints, compare, targets, workloads
+from harness.checkpoints import LoadedModel
+from harness.errors import CheckpointError, UsageError
+from harness.isolate.child import Marker
+from harness.records import (
+    CandidateDone,
+    CandidateWork,
+    Case,
+    Checkpoint,
+    CompileFacts,
+    Drill,
+    Dtype,
+    Inputs,
+    Mode,
+    Observation,
+    OutcomeKind,
+    ReferenceDone,
+    ReferencePart,
+    ReferenceWork,
+    Role,
+    Stage,
+)
+from harness.references import TENSORS
+from harness.targets.torch_device import tensor_spec
+from harness.workloads.base import Batch, make_batch
+from harness.workloads.embedding import checkpoint_pooling
+
+Tensors = dict[str, torch.Tensor]
+FORCED = "forced_tokens"
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What this case asks: the workload with its batch."""
+
+    workload: workloads.Workload
+    batch: Batch
+    inputs: Inputs
+
+
+def make_references(mark: Marker, request: str) -> ReferenceDone:
+    """Make and store the reference and controls that are missing."""
+    work = ReferenceWork.model_validate_json(request)
+    question = _question(work.case, work.checkpoint)
+    observations = [_make_part(mark, work, part, question) for part in work.parts]
+    return ReferenceDone(observations=tuple(observations))
+
+
+def _make_part(mark: Marker, work: ReferenceWork, part: ReferencePart, question: _Question) -> Observation:
+    """One observation on the CPU, written to its folder."""
+    mark(Stage.LOAD)
+    loaded = _load(work.checkpoint, question.workload, part.dtype)
+    forced = None
+    if part.role is Role.CONTROL:
+        forced = load_file(Path(work.reference_folder) / TENSORS).get(FORCED)
+    mark(Stage.RUN)
+    outputs = _run(question, loaded.model, loaded.model, forced)
+    if part.role is Role.REFERENCE:
+        _agree_with_itself(outputs, _run(question, loaded.model, loaded.model, outputs.get(FORCED)))
+    save_file(outputs, Path(part.folder) / TENSORS)
+    observation = Observation(
+        role=part.role,
+        target="cpu",
+        dtype=part.dtype,
+        mode=Mode.EAGER,
+        threads=work.threads,
+        weights_digest=loaded.weights_digest,
+        outputs={name: tensor_spec(tensor) for name, tensor in outputs.items()},
+        notes=tuple(loaded.notes),
+    )
+    del loaded
+    gc.collect()
+    return observation
+
+
+def _agree_with_itself(first: Tensors, second: Tensors) -> None:
+    """Raise CheckpointError(nondeterministic) when a second forward gives other bits."""
+    for name, tensor in second.items():
+        if not torch.equal(first[name].nan_to_num(), tensor.nan_to_num()):
+            raise CheckpointError(
+                f"two forwards of the float32 reference differ in {name}: no accuracy verdict is possible",
+                OutcomeKind.NONDETERMINISTIC,
+            )
+
+
+def observe_candidate(mark: Marker, request: str) -> CandidateDone:
+    """Run a case on its target and compare with the stored reference and control."""
+    work = CandidateWork.model_validate_json(request)
+    case = work.case
+    mark(Stage.LOAD)
+    question = _question(case, work.checkpoint)
+    loaded = _load(work.checkpoint, question.workload, case.dtype)
+    reference = load_file(Path(work.reference_folder) / TENSORS)
+    forced = reference.pop(FORCED, None)
+
+    mark(Stage.PLACE)
+    target = targets.get(case.target)
+    device = torch.device("cpu") if _drilled(mark, "cpu") else target.device()
+    model = loaded.model.to(device)
+    _scale(mark, model)
+
+    call: Callable[..., Any] = model
+    warm: Tensors | None = None
+    compiled: CompileFacts | None = None
+    if case.mode is Mode.COMPILED:
+        mark(Stage.COMPILE)
+        with target.recording() as compiling:
+            call = target.compile(model)
+            warm = _run(question, model, call, forced)
+        compiled = compiling.facts().compiled
+    mark(Stage.RUN)
+    with target.recording() as usage:
+        outputs = _run(question, model, call, forced)
+    device_use = usage.facts().model_copy(update={"compiled": compiled})
+
+    mark(Stage.COMPARE)
+    save_file(outputs, work.tensors)
+    control = load_file(Path(work.control_folder) / TENSORS)
+    comparison = compare.compare_outputs(
+        reference,
+        outputs,
+        control,
+        logits=question.workload.logits,
+        candidate_format=_format(case, device),
+        control_format=case.dtype.value,
+    )
+    observation = Observation(
+        role=Role.CANDIDATE,
+        target=case.target,
+        dtype=case.dtype,
+        mode=case.mode,
+        threads=work.threads,
+        weights_digest=loaded.weights_digest,
+        outputs={name: tensor_spec(tensor) for name, tensor in outputs.items()},
+        device=device_use,
+        drills=tuple(str(drill) for drill in mark.drills),
+        notes=(*loaded.notes, *_repeatable(warm, outputs)),
+    )
+    return CandidateDone(observation=observation, comparison=comparison)
+
+
+def _question(case: Case, checkpoint: Checkpoint) -> _Question:
+    workload = workloads.get(case.task)
+    folder = Path(checkpoint.folder)
+    inputs = case.inputs
+    if inputs.pooling == "checkpoint":
+        inputs = inputs.model_copy(update={"pooling": checkpoint_pooling(folder)})
+    batch = make_batch(
+        inputs,
+        case.shape,
+        folder,
+        lambda: checkpoints.load_tokenizer(checkpoint),
+        repeat=workload.auto_class == "AutoModelForCausalLM",
+    )
+    return _Question(workload, batch, inputs)
+
+
+def _load(checkpoint: Checkpoint, workload: workloads.Workload, dtype: Dtype) -> LoadedModel:
+    return checkpoints.load_model(checkpoint, workload.auto_class, dtype.value)
+
+
+def _run(question: _Question, model: torch.nn.Module, call: Callable[..., Any], forced: torch.Tensor | None) -> Tensors:
+    with torch.no_grad():
+        return question.workload.run(model, call, question.batch, question.inputs, forced)
+
+
+def _format(case: Case, device: torch.device) -> str:
+    """The number format that the candidate's values are in: 16-bit floats are DLFloat16 on the device."""
+    if device.type == "spyre" and case.dtype is not Dtype.FLOAT32:
+        return "dlfloat16"
+    return case.dtype.value
+
+
+def _drilled(mark: Marker, action: str) -> Drill | None:
+    return next((d for d in mark.drills if d.action == action and d.stage is Stage.PLACE), None)
+
+
+def _scale(mark: Marker, model: torch.nn.Module) -> None:
+    """The drill ``scale``: one parameter, on the device only."""
+    drill = _drilled(mark, "scale")
+    if drill is None:
+        return
+    name, _, factor = drill.argument.partition("*")
+    parameters = dict(model.named_parameters())
+    if name not in parameters:
+        raise UsageError(f"drill {drill}: the model has no parameter {name!r}")
+    with torch.no_grad():
+        parameters[name].mul_(float(factor))
+
+
+def _repeatable(first: Tensors | None, second: Tensors) -> tuple[str, ...]:
+    """A note when the compiled model gave other bits at its second run."""
+    if first is None:
+        return ()
+    differing = [name for name, tensor in second.items() if not torch.equal(first[name], tensor)]
+    return tuple(f"two compiled runs differ in {name}" for name in differing)

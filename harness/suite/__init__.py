@@ -1,0 +1,1 @@
+"""The conformance tests themselves: what users run."""

@@ -1,0 +1,123 @@
+"""One process per case: each way to die is an outcome of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.isolate import Ended, Isolator, Limits
+from harness.records import Drill, OutcomeKind, Stage
+
+SUBJECTS = "tests.isolate.subjects"
+
+
+@pytest.fixture(scope="module")
+def isolator() -> Iterator[Isolator]:
+    one = Isolator()
+    yield one
+    one.close()
+
+
+def run(isolator: Isolator, name: str, request: str, log: Path, **options: object) -> Ended:
+    limits = options.pop("limits", Limits({}, default=60))
+    return isolator.run(f"{SUBJECTS}:{name}", request, limits=limits, log=log, **options)  # type: ignore[arg-type]
+
+
+def test_answer_stages_and_output(isolator: Isolator, tmp_path: Path) -> None:
+    seen: list[Stage] = []
+    ended = run(isolator, "echo", '"hé"', tmp_path / "log", on_stage=seen.append)
+    assert ended.value == '{"text":"\\"hé\\""}'
+    assert ended.outcome.kind is OutcomeKind.COMPLETED
+    assert seen == [Stage.LOAD, Stage.RUN]
+    assert set(ended.seconds) == {Stage.LOAD, Stage.RUN}
+    assert (tmp_path / "log").read_text() == "out of the child\n"
+    assert ended.peak_memory is None or ended.peak_memory > 10 << 20
+
+
+@pytest.mark.parametrize("stage", ["LOAD", "COMPILE", "RUN"])
+def test_each_death_has_its_outcome(isolator: Isolator, tmp_path: Path, stage: str) -> None:
+    at = Stage[stage]
+    limits = Limits({at: 1.0}, default=60)
+    told = {
+        name: run(isolator, name, stage, tmp_path / name, limits=limits).outcome
+        for name in ("vanish", "segfault", "hang")
+    }
+    assert {name: (o.kind, o.stage, o.signal, o.exit_code, o.message) for name, o in told.items()} == {
+        "vanish": (
+            OutcomeKind.CRASH,
+            at,
+            None,
+            0,
+            f"exited with status 0 in stage {at} before it gave a result",
+        ),
+        "segfault": (OutcomeKind.CRASH, at, "SIGSEGV", -11, f"ended by SIGSEGV in stage {at}"),
+        "hang": (OutcomeKind.TIMEOUT, at, None, None, f"no progress within 1 s in stage {at}"),
+    }
+    assert "Segmentation fault" in told["segfault"].detail
+    assert "subjects.py" in told["hang"].detail, "the stacks of a hanging process are in its log"
+
+
+def test_killed_from_outside(isolator: Isolator, tmp_path: Path) -> None:
+    outcome = run(isolator, "shoot_itself", "", tmp_path / "log").outcome
+    assert (outcome.kind, outcome.stage, outcome.signal) == (OutcomeKind.KILLED, Stage.RUN, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("request_text", "kind"),
+    [
+        ("memory", OutcomeKind.HOST_OUT_OF_MEMORY),
+        ("unsupported", OutcomeKind.UNSUPPORTED_OP),
+        ("exit", OutcomeKind.RUNTIME_ERROR),
+    ],
+)
+def test_exceptions_are_classified(isolator: Isolator, tmp_path: Path, request_text: str, kind: OutcomeKind) -> None:
+    outcome = run(isolator, "raise_named", request_text, tmp_path / "log").outcome
+    assert (outcome.kind, outcome.stage) == (kind, Stage.RUN)
+    assert "raise_named" in outcome.detail
+
+
+def test_memory_limit(isolator: Isolator, tmp_path: Path) -> None:
+    limits = Limits({}, default=60, memory=2 << 30)
+    outcome = run(isolator, "grow", str(3 << 30), tmp_path / "log", limits=limits).outcome
+    assert outcome.kind is OutcomeKind.HOST_OUT_OF_MEMORY
+    assert outcome.message.endswith("GiB of host memory, limit 2.0 GiB")
+
+
+def test_grandchild_in_its_own_session_dies_too(isolator: Isolator, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    began = time.monotonic()
+    limits = Limits({Stage.RUN: 1.0}, default=60)
+    outcome = run(isolator, "leave_grandchild", str(pid_file), tmp_path / "log", limits=limits).outcome
+    assert outcome.kind is OutcomeKind.TIMEOUT
+    assert time.monotonic() - began < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_no_network_after_resolve(isolator: Isolator, tmp_path: Path) -> None:
+    ended = run(isolator, "connect_out", "", tmp_path / "log")
+    assert ended.value is not None
+    assert "network access after the resolve stage is refused" in ended.value
+
+
+def test_threads_work_in_children(isolator: Isolator, tmp_path: Path) -> None:
+    ended = run(isolator, "threaded_product", "", tmp_path / "log", threads=2)
+    assert ended.value == '{"text":"452984832 2"}'
+
+
+def test_a_killed_server_is_replaced(isolator: Isolator, tmp_path: Path) -> None:
+    from multiprocessing import forkserver
+
+    os.kill(forkserver._forkserver._forkserver_pid, 9)
+    time.sleep(0.2)
+    assert run(isolator, "echo", "again", tmp_path / "log").value == '{"text":"again"}'
+
+
+def test_a_drill_strikes_where_its_stage_begins(isolator: Isolator, tmp_path: Path) -> None:
+    drill = Drill(case="*", stage=Stage.RUN, action="exit", argument="7")
+    outcome = run(isolator, "echo", "", tmp_path / "log", drills=(drill,)).outcome
+    assert (outcome.kind, outcome.stage, outcome.exit_code) == (OutcomeKind.CRASH, Stage.RUN, 7)

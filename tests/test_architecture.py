@@ -1,0 +1,68 @@
+"""The rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).parent.parent / "harness"
+
+JOINTS = {"pipeline", "subject", "plugin", "options", "cli", "diagnosis", "__main__", "suite"}
+"""Modules that may name several stages: they join them or speak to the user."""
+
+FOUNDATIONS = {"records", "errors"}
+"""What every stage may import."""
+
+PARTS = {"references": {"checkpoints"}}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "harness":
+            names = [f"harness.{alias.name}" for alias in node.names] if node.module == "harness" else [node.module]
+            found.update(room(name) for name in names)
+        elif isinstance(node, ast.Import):
+            found.update(room(a.name) for a in node.names if a.name.startswith("harness."))
+    return found
+
+
+def test_stages_do_not_import_one_another() -> None:
+    offences = []
+    for path in sorted(HARNESS.rglob("*.py")):
+        here = path.relative_to(HARNESS).parts[0].removesuffix(".py")
+        if here in JOINTS or path.name == "preload.py":
+            continue
+        foreign = imports_of(path) - FOUNDATIONS - {here}
+        offences += [f"{path.relative_to(HARNESS)} imports {name}" for name in sorted(foreign)]
+    assert offences == []
+
+
+def test_only_the_spyre_target_imports_the_emulator() -> None:
+    users = [
+        str(path.relative_to(HARNESS))
+        for path in sorted(HARNESS.rglob("*.py"))
+        if 'import_module("spyre_emulator")' in path.read_text() or "import spyre_emulator" in path.read_text()
+    ]
+    assert users == ["targets/spyre.py"]
+
+
+@pytest.mark.parametrize(
+    "module", ["cli", "pipeline", "plugin", "manifest", "matrix", "verdict", "store", "report", "references"]
+)
+def test_the_controller_side_imports_without_torch(module: str) -> None:
+    code = (
+        f"import sys, harness.{module}\n"
+        "heavy = {'torch', 'transformers', 'pandas', 'pyarrow', 'huggingface_hub'} & set(sys.modules)\n"
+        "sys.exit(' '.join(sorted(heavy)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
