@@ -1,0 +1,21 @@
+"""Runs -> static site, JUnit, Markdown summary, CSV, JSON and Parquet. Reads, never executes."""
+
+from harness.report.inputs import ReportRun, SiteFacts
+from harness.report.junit import junit
+from harness.report.markdown import markdown_summary
+from harness.report.rows import CaseRow, rows
+from harness.report.site import render
+from harness.report.tables import csv_table, json_table, parquet_table
+
+__all__ = [
+    "CaseRow",
+    "ReportRun",
+    "SiteFacts",
+    "csv_table",
+    "json_table",
+    "junit",
+    "markdown_summary",
+    "parquet_table",
+    "render",
+    "rows",
+]

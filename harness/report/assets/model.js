@@ -1,0 +1,114 @@
+// One model: a tab per case, and all evidence of the case chosen.
+"use strict";
+report.views["model.html"] = async function () {
+  const { h, state, evidence } = report;
+  const root = document.getElementById("model");
+  report.site = await report.load("site");
+  const world = report.decode(await report.load("matrix"));
+
+  function wanted() {
+    const hash = state.read(), id = hash.get("case"), name = hash.get("model");
+    if (id !== null) {
+      const one = world.cases.find((c) => c.id === id);
+      return one ? [one.model, one] : [null, null];
+    }
+    const model = world.models.find((m) => m.name === name);
+    return model ? [model, worst(model.cases)] : [null, null];
+  }
+  const ORDER = ["ERROR", "FAIL", "XPASS", "NOTRUN", "XFAIL", "SKIP", "PASS"];
+  const worst = (cases) => [...cases].sort((a, b) => ORDER.indexOf(a.status) - ORDER.indexOf(b.status))[0];
+
+  async function show() {
+    const [model, one] = wanted();
+    if (!model) {
+      const hash = state.read(), name = hash.get("case") || hash.get("model");
+      root.replaceChildren(h("p", { class: "crumb" }, h("a", { href: "index.html" }, "Overview")), h("h1", {}, name ? "No such case" : "No model chosen"),
+        h("p", {}, name ? "The newest run holds nothing named " : "Choose one in the overview.", name ? h("code", {}, name) : null));
+      return;
+    }
+    document.title = model.name + " · Spyre conformance";
+    const chunk = await report.load("detail-" + model.chunk);
+    draw(model, one, chunk[model.place].cases);
+  }
+
+  function draw(model, chosen, details) {
+    const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Cases of this model" });
+    model.cases.forEach((one) => {
+      const on = one === chosen;
+      tabs.append(h("button", { type: "button", class: "tab", role: "tab", id: "tab-" + one.index, "aria-selected": String(on), "aria-controls": "panel", tabindex: on ? "0" : "-1",
+        onclick: () => { state.write({ case: one.id, model: null }, true); } }, h("span", { class: "name" }, one.config.filter(Boolean).join(" ")), report.status(one.status)));
+    });
+    tabs.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      const next = model.cases[model.cases.indexOf(chosen) + step];
+      if (next) { event.preventDefault(); focusTab = true; state.write({ case: next.id, model: null }, true); }
+    });
+    const detail = details[model.cases.indexOf(chosen)];
+    root.replaceChildren(
+      h("p", { class: "crumb" }, h("a", { href: "index.html" }, "Overview"), " / " + (model.family || "models")),
+      h("h1", {}, model.name),
+      h("p", { class: "quiet" }, [model.task, model.architecture, detail.licence].filter(Boolean).join(" · ")),
+      tabs,
+      h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: "0", "aria-labelledby": "tab-" + chosen.index }, panel(chosen, detail)));
+    if (focusTab) { focusTab = false; document.getElementById("tab-" + chosen.index).focus(); }
+  }
+  let focusTab = false;
+
+  function panel(one, d) {
+    return [
+      h("p", { class: "sentence" }, report.status(one.status), " ", d.sentence),
+      d.flags && d.flags.length ? h("p", {}, d.flags.map((flag) => h("span", { class: "tag" }, flag.replaceAll("_", " ")))) : null,
+      evidence.facts([["Outcome", d.outcome.kind.replaceAll("_", " ") + (d.outcome.stage ? " in stage " + d.outcome.stage : "") + (d.outcome.signal ? ", " + d.outcome.signal : "")],
+        ["Compared", d.tensors ? d.tensors + (d.tensors === 1 ? " tensor, " : " tensors, ") + d.elements.toLocaleString("en-US") + " elements" : "nothing"],
+        ["Error ratio", one.ratio === null ? null : report.measured(one.ratio, report.readable(one.ratio, "× the control's"))],
+        ["Ops on device", one.share === null ? null : report.percent(one.share)], ["Started", d.started ? report.time(d.started) : null], ["Took", d.seconds === undefined ? null : report.duration(d.seconds)]]),
+      expectation(d), failure(d), history(one, d), evidence.findings ? d.findings && evidence.findings(d) : null,
+      h("div", { class: "split" }, (d.outputs || []).map((output) => [evidence.numbers(output), h("div", {}, evidence.steps(output), evidence.divergences(output))])),
+      d.not_compared && d.not_compared.length ? evidence.section("Not compared", h("ul", {}, d.not_compared.map((text) => h("li", {}, text)))) : null,
+      d.outputs ? [evidence.ops(d), evidence.roles(d), evidence.settings(d), evidence.artefacts(d)] : null,
+      evidence.section("Run it yourself", evidence.copyable(d.commands.run), evidence.copyable(d.commands.localize), evidence.copyable(d.commands.repro)),
+      inputs(d), attempts(d), environment(),
+    ];
+  }
+  function expectation(d) {
+    const e = d.expectation;
+    if (!e) return d.excluded ? h("p", {}, "Excluded: " + d.excluded) : null;
+    const link = e.issue && /^https?:\/\//.test(e.issue) ? h("a", { href: e.issue, rel: "noopener noreferrer" }, e.issue) : e.issue;
+    return h("div", { class: "notice" }, "Expected " + e.outcome.replaceAll("_", " ") + ": " + e.reason + " ", link || null, e.expires ? " (expires " + e.expires + ")" : null);
+  }
+  function failure(d) {
+    const o = d.outcome;
+    return [o.message && o.message !== d.sentence ? h("p", {}, o.message) : null,
+      o.detail ? evidence.section("Detail", h("pre", { class: "block", tabindex: "0" }, o.detail)) : null,
+      d.log ? evidence.section("Log", d.log.path ? h("p", {}, h("a", { href: d.log.path }, "Whole log"), " (" + report.bytes(d.log.size) + ")") : h("p", {}, report.bytes(d.log.size) + ", kept in the run directory"),
+        d.log.text ? h("details", {}, h("summary", {}, "Excerpt"), h("pre", { class: "block", tabindex: "0" }, d.log.text)) : null) : null];
+  }
+  function history(one, d) {
+    const letters = one.letters(), runs = report.site.runs;
+    if (runs.length < 2) return null;
+    const strip = h("div", { class: "history", role: "img", "aria-label": "Status by run, oldest first: " + [...letters].map((l) => report.STATUS[l]).join(", ") },
+      [...letters].map((letter, at) => h("span", { class: report.STATUS[letter], title: runs[at].started.slice(0, 10) + ": " + report.STATUS[letter] }, letter)));
+    const ratio = d.history.ratio.some((value) => value !== null);
+    return evidence.section("History, " + runs.length + " runs", strip, ratio ? report.plot("Error ratio by run", "run", [{ label: "error ratio", values: d.history.ratio, colour: "--plot-candidate" }],
+      { height: 180, labels: (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : "")) }) : null);
+  }
+  function inputs(d) {
+    const texts = (d.inputs.texts || []).map((text) => h("pre", { class: "block", tabindex: "0" }, text));
+    const ids = (d.inputs.ids || []).length ? h("pre", { class: "block", tabindex: "0" }, d.inputs.ids.map((row) => row.join(" ")).join("\n")) : null;
+    return texts.length || ids ? evidence.section("Asked", texts, ids, d.inputs.decode_steps ? h("p", { class: "quiet" }, d.inputs.decode_steps + " teacher-forced decode steps") : null) : null;
+  }
+  function attempts(d) {
+    if (!d.attempts || d.attempts.length < 2) return null;
+    return evidence.section("Attempts", evidence.table("Attempts", [["#", "number"], ["Outcome"], ["Message"], ["Time", "number"]], d.attempts.map((a, at) => [String(at + 1), a.kind, a.message, report.duration(a.seconds)])));
+  }
+  function environment() {
+    const e = report.site.runs[report.site.runs.length - 1].environment;
+    const packages = evidence.table("Packages", [["Package"], ["Version"]], e.packages.map((p) => [p.name, p.version]));
+    return evidence.section("Environment", evidence.facts([["Harness", e.harness_version], ["Commit", e.commit ? h("code", {}, e.commit) : null], ["Python", e.python], ["Platform", e.platform], ["Machine", e.machine], ["CPU", e.cpu],
+      ["Memory", report.bytes(e.memory)], ["Workers", e.workers], ["Threads per case", e.threads_per_case], ...Object.entries(e.device).map(([key, value]) => ["Device " + key, value]), ...Object.entries(e.variables).map(([key, value]) => [key, h("code", {}, value)])]),
+      h("details", {}, h("summary", {}, e.packages.length + " packages"), packages));
+  }
+  addEventListener("hashchange", show);
+  await show();
+};

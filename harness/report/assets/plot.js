@@ -1,0 +1,31 @@
+// Lines over an index with uPlot, in the colours of the theme; drawn again when the theme changes.
+"use strict";
+report.plot = function (title, axis, series, options) {
+  const { h } = report;
+  options = options || {};
+  const box = h("div", { class: "plot", role: "img", "aria-label": title });
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let chart = null;
+  const finite = (value) => { value = report.number(value); return Number.isFinite(value) && (!options.log || value > 0) ? value : null; };
+  function draw() {
+    if (chart) chart.destroy();
+    const grid = { stroke: colour("--border"), width: 1 }, ink = colour("--text-secondary");
+    const font = "12px " + colour("--sans");
+    const some = series.some((one) => one.values.some((value) => finite(value) !== null));
+    chart = new uPlot({
+      title, width: Math.max(280, box.clientWidth - 16), height: options.height || 220,
+      scales: { x: { time: false }, y: options.log && some ? { distr: 3 } : {} },
+      axes: [{ stroke: ink, grid, font, ticks: grid, label: axis, labelFont: font, values: options.labels },
+        { stroke: ink, grid, font, ticks: grid, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : report.readable(tick))) }],
+      series: [{ label: axis }, ...series.map((one) => ({
+        label: one.label, stroke: colour(one.colour), width: 1.5, dash: one.dash, points: { show: one.values.length < 40, size: 5 },
+        value: (_, value) => (value === null ? "–" : report.readable(value)),
+      }))],
+    }, [series[0].values.map((_, index) => index), ...series.map((one) => one.values.map(finite))], box);
+  }
+  requestAnimationFrame(draw);
+  document.addEventListener("themechange", draw);
+  let width = 0;
+  new ResizeObserver(() => { if (chart && box.clientWidth !== width) { width = box.clientWidth; chart.setSize({ width: Math.max(280, width - 16), height: options.height || 220 }); } }).observe(box);
+  return box;
+};

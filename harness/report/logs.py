@@ -1,0 +1,58 @@
+"""Captured output copied into the site as plain text: complete, visible, without machine paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.records import CaseResult, Status
+from harness.report.chunks import Tree
+from harness.report.text import excerpt, file_name, visible, without_machine_paths
+
+EXCERPT = 12_000
+"""Bytes of a log on the page, head and tail."""
+BLOCK = 1 << 20
+PASSING_LOG = 64_000
+"""Larger logs of passing cases stay in the run directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogShelf:
+    """Copies the logs of one run into the site."""
+
+    directory: Path | None
+    tree: Tree
+
+    def place(self, result: CaseResult) -> dict[str, Any] | None:
+        """Copy the case's log; its path in the site, its size and an excerpt. None when there is none."""
+        source = self._find(result.log)
+        if source is None:
+            return None
+        size = source.stat().st_size
+        if result.verdict.status is Status.PASS and size > PASSING_LOG:
+            return {"size": size, "path": None, "text": excerpt(source, EXCERPT)}
+        name = f"logs/{file_name(result.case.id, '.txt')}"
+        self._copy(source, name)
+        return {"size": size, "path": name, "text": excerpt(source, EXCERPT)}
+
+    def _find(self, log: str | None) -> Path | None:
+        """The log file, if it lies inside the run directory: a result must not name any other file."""
+        if not log or self.directory is None:
+            return None
+        root = self.directory.resolve()
+        path = (root / log).resolve()
+        return path if path.is_relative_to(root) and path.is_file() else None
+
+    def _copy(self, source: Path, name: str) -> None:
+        """Copy in blocks that end at white space, so that no path is split between two."""
+        target = self.tree.write(name, b"")
+        rest = ""
+        with source.open(encoding="utf-8", errors="replace") as text, target.open("wb") as out:
+            while block := text.read(BLOCK):
+                block = rest + block
+                end = max(block.rfind("\n"), block.rfind(" ")) + 1 or len(block)
+                block, rest = block[:end], block[end:]
+                out.write(visible(without_machine_paths(block)).encode())
+            out.write(visible(without_machine_paths(rest)).encode())
+        self.tree.size += target.stat().st_size
