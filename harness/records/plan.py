@@ -77,9 +77,9 @@ class Tolerance(Record):
 
     error_ratio: Limit | None = None
     """Largest relative L2 error of the candidate, in units of the control's."""
-    step_ratio: Annotated[float, Field(gt=0)] | None = None
+    step_ratio: Limit | None = None
     """The same at the worst single step of the logits."""
-    module_ratio: Annotated[float, Field(gt=0)] | None = None
+    module_ratio: Limit | None = None
     """The same for outputs of modules that ran under the reference's inputs."""
     relative_l2: Limit | None = None
     """Absolute guard: largest relative L2 error, whatever the control does."""

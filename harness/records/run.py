@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
+from typing import Literal
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
@@ -116,3 +118,50 @@ class Run(Record):
     plan: tuple[Case, ...] = ()
     totals: dict[Status, int] = {}
     exit_status: int | None = None
+
+
+class ChangeKind(StrEnum):
+    """What became of a case between earlier runs and this one."""
+
+    REGRESSED = "regressed"
+    """It passed, or failed as expected, and now fails, or fails earlier or much worse."""
+    FIXED = "fixed"
+    """It failed and now passes."""
+    NEW = "new"
+    """It has no earlier result, or runs again after it was gone."""
+    GONE = "gone"
+    """It was tested and is no longer planned, or is skipped."""
+    FLAKY = "flaky"
+    """It passes and fails while nothing recorded differs."""
+    DRIFTED = "drifted"
+    """A measured value took a step while the status stayed."""
+    RELAXED = "relaxed"
+    """A tolerance, an input or an expectation was loosened, so the status says less than before."""
+    STALE_EXPECTATION = "stale_expectation"
+    """An expected failure passes."""
+    INFRA = "infra"
+    """No result for reasons that are not the device's."""
+    INCOMPLETE = "incomplete"
+    """Planned, and the run ended without a result."""
+
+
+class Change(Record):
+    """One thing that became of one case. Better and worse are counted apart, never summed."""
+
+    case: str
+    kind: ChangeKind
+    direction: Literal["better", "worse", "neutral"]
+    run: str
+    """Run that shows it."""
+    since: str
+    """First run that shows it; for a step in a noisy value earlier than `run`."""
+    before: str | None = None
+    """Last run that shows the case as it was; None where there is none."""
+    status_before: Status | None = None
+    status: Status | None = None
+    metric: str | None = None
+    """For a step: ``relative_l2`` or ``run_seconds``."""
+    value_before: float | None = None
+    value: float | None = None
+    sentence: str
+    """One sentence for people."""
