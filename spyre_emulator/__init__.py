@@ -1,1 +1,48 @@
-"""A software Spyre: registers the PyTorch device `spyre`. Knows nothing of the harness."""
+"""A software Spyre: registers the PyTorch device ``spyre``. Knows nothing of the harness.
+
+Importing this package makes the device exist; ``import torch`` alone never does. It refuses to load beside
+``torch_spyre``, whose device has the same name.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+
+
+def _refuse_beside_torch_spyre() -> None:
+    if "torch_spyre" in sys.modules:
+        raise ImportError(
+            "spyre_emulator: torch_spyre is loaded and owns the device 'spyre'; use one of the two in a process "
+            "(TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch_spyre from loading itself)"
+        )
+
+
+_refuse_beside_torch_spyre()
+
+from spyre_emulator import registration as _registration  # noqa: E402
+from spyre_emulator import runtime as _runtime  # noqa: E402
+
+_registration.register(_runtime.SpyreModule())
+
+from spyre_emulator import compiler as _compiler  # noqa: E402
+from spyre_emulator.configuration import configuration  # noqa: E402
+from spyre_emulator.fallbacks import FallbackWarning, UnsupportedError  # noqa: E402
+from spyre_emulator.recording import CompileReport, OpVariant, Recording, record  # noqa: E402
+from spyre_emulator.settings import Settings, using  # noqa: E402
+
+_compiler.register()
+
+__version__ = metadata.version("spyre-conformance")
+
+__all__ = [
+    "CompileReport",
+    "FallbackWarning",
+    "OpVariant",
+    "Recording",
+    "Settings",
+    "UnsupportedError",
+    "configuration",
+    "record",
+    "using",
+]

@@ -1,0 +1,336 @@
+"""Eager mode: how PyTorch's dispatcher reaches the kernel table for tensors on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from spyre_emulator import fallbacks, kernels, memory, operators, private, recording, settings
+from spyre_emulator.dtypes import DLFLOAT
+from spyre_emulator.kernels import Kernel
+from spyre_emulator.memory import shadow, wrap
+from spyre_emulator.numerics import round_
+
+OpOverload = private.OpOverload
+Tensor = torch.Tensor
+CPU = torch.device("cpu")
+
+
+def check_device(device: torch.device) -> None:
+    """Raise unless `device` is the one card of this process."""
+    if device.index not in (None, 0):
+        raise RuntimeError(
+            f"invalid device {device}: a process owns one Spyre card, local index 0; "
+            f"several cards take one process each (torch.distributed)"
+        )
+
+
+def host_argument(a: Any) -> Any:
+    """Argument `a` of a device call as the host computation takes it."""
+    if isinstance(a, Tensor):
+        if not a.is_cpu:
+            if a.device.type != private.DEVICE_NAME:
+                return a
+            return shadow(a)
+        return a.to(torch.float32) if a.dtype in DLFLOAT else a
+    kind = type(a)
+    if kind is list or kind is tuple:
+        return kind([host_argument(x) for x in a])
+    if kind is torch.dtype:
+        return torch.float32 if a in DLFLOAT else a
+    if kind is torch.device and a.type == private.DEVICE_NAME:
+        check_device(a)
+        return CPU
+    return a
+
+
+def _signature(a: Any) -> Any:
+    if isinstance(a, Tensor):
+        return (a.dtype, a.dim() == 0)
+    if isinstance(a, (list, tuple)):
+        return tuple([_signature(x) for x in a]) if a and isinstance(a[0], (Tensor, type(None))) else None
+    return a if isinstance(a, torch.dtype) else type(a)
+
+
+def _call_signature(op: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+    named = tuple([(k, _signature(v)) for k, v in kwargs.items()]) if kwargs else None
+    return (op, tuple([_signature(a) for a in args]), named)
+
+
+def _meta_argument(a: Any) -> Any:
+    if isinstance(a, Tensor):
+        return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta")
+    if isinstance(a, (list, tuple)):
+        return type(a)([_meta_argument(x) for x in a])
+    return torch.device("meta") if isinstance(a, torch.device) else a
+
+
+_result_dtypes: dict[Any, tuple[torch.dtype | None, ...]] = {}
+
+
+def result_dtypes(op: OpOverload, args: Any, kwargs: dict[str, Any], result: Any) -> tuple[Any, ...]:
+    """Logical dtype of each result: from the meta kernel, remembered per dtypes of the operands."""
+    if isinstance(result, Tensor) and result.dtype is not torch.float32:
+        return (result.dtype,)
+    key = _call_signature(op, args, kwargs)
+    known = _result_dtypes.get(key)
+    if known is None:
+        known = _result_dtypes[key] = _infer_dtypes(op, args, kwargs, result)
+    return known
+
+
+def _infer_dtypes(op: OpOverload, args: Any, kwargs: dict[str, Any], result: Any) -> tuple[Any, ...]:
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    try:
+        meta = op(*[_meta_argument(a) for a in args], **{k: _meta_argument(v) for k, v in kwargs.items()})
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        # No meta kernel, or one that needs data: half the operands decide, as in PyTorch's type promotion.
+        halves = [a.dtype for a in args if isinstance(a, Tensor) and a.dtype in DLFLOAT]
+        guess = halves[0] if halves else None
+        return tuple(
+            (guess if guess and r.dtype is torch.float32 else r.dtype) if isinstance(r, Tensor) else None
+            for r in results
+        )
+    metas = meta if isinstance(meta, (tuple, list)) else (meta,)
+    return tuple(m.dtype if isinstance(m, Tensor) else None for m in metas)
+
+
+def operand_dtypes(args: Sequence[Any]) -> tuple[torch.dtype, ...]:
+    """Logical dtypes of the tensors among `args`, one level of lists deep."""
+    found: list[torch.dtype] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            found.append(a.dtype)
+        elif isinstance(a, (list, tuple)):
+            found.extend(x.dtype for x in a if isinstance(x, Tensor))
+    return tuple(found)
+
+
+class EagerCall:
+    """The eager kernel of one operator: callable from the dispatcher with device tensors."""
+
+    __slots__ = ("_checked", "_generation", "kernel", "op")
+
+    def __init__(self, op: OpOverload) -> None:
+        self.op = op
+        self.kernel = kernels.lookup(op)
+        self._checked: set[Any] = set()
+        self._generation = -1
+
+    def _book(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        operands = (*args, *kwargs.values()) if kwargs else args
+        for record in recording.active:
+            record.eager[(self.op, False, recording.operand_key(operands))] += 1
+        if operators.state_of(self.op, compiled=False) != operators.ENABLED or settings.current.strict:
+            fallbacks.check_eager(self.op, operand_dtypes(operands))
+        elif settings.current.coverage == "published":
+            fallbacks.check_eager(self.op, operand_dtypes(operands))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._book(args, kwargs)
+        host_args = tuple([host_argument(a) for a in args])
+        host_kwargs = {k: host_argument(v) for k, v in kwargs.items()} if kwargs else kwargs
+        return compute(self.op, self.kernel, args, kwargs, host_args, host_kwargs)
+
+
+def compute(
+    op: OpOverload, kernel: Kernel, args: Any, kwargs: dict[str, Any], host_args: Any, host_kwargs: dict[str, Any]
+) -> Any:
+    """Device result of a functional operator, given its device and host arguments."""
+    if kernel.program or kernels.is_hooked(op):
+        return _compute_by_dtype(op, kernel, args, kwargs, host_args, host_kwargs)
+    result = kernel.compute(*host_args, **host_kwargs)
+    dtypes = result_dtypes(op, args, kwargs, result)
+    if isinstance(result, Tensor):
+        if kernel.rounds and dtypes[0] in DLFLOAT:
+            round_(result)
+        return wrap(result, dtypes[0])
+    if kernel.rounds:
+        kernels.round_results(result, dtypes)
+    return _wrap_all(result, dtypes)
+
+
+def _compute_by_dtype(
+    op: OpOverload, kernel: Kernel, args: Any, kwargs: dict[str, Any], host_args: Any, host_kwargs: dict[str, Any]
+) -> Any:
+    """As `compute` where the logical dtype has to be known before computing."""
+    key = _call_signature(op, args, kwargs)
+    out = _result_dtypes.get(key)
+    if out is None:
+        out = _result_dtypes[key] = _infer_dtypes(op, args, kwargs, None)
+    dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
+    result = kernels.run(kernel, host_args, host_kwargs, out, dtypes, "eager")
+    return wrap(result, out[0] or result.dtype) if isinstance(result, Tensor) else _wrap_all(result, out)
+
+
+def _wrap_all(result: Any, dtypes: Sequence[Any]) -> Any:
+    if not isinstance(result, (tuple, list)):
+        return result
+    items = [
+        wrap(r, dtype or r.dtype) if isinstance(r, Tensor) else r
+        for r, dtype in zip(result, _padded(dtypes, len(result)), strict=True)
+    ]
+    return items if isinstance(result, list) else tuple(items)
+
+
+def _padded(dtypes: Sequence[Any], count: int) -> Sequence[Any]:
+    return dtypes if len(dtypes) == count else [dtypes[0]] * count
+
+
+def view(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Device views for an operator that has no device-independent kernel, found on the shadow."""
+    base = args[0]
+    result = op(*[host_argument(a) for a in args], **{k: host_argument(v) for k, v in kwargs.items()})
+
+    def device_view(r: Tensor) -> Tensor:
+        return private.as_strided(base, r.shape, r.stride(), r.storage_offset())
+
+    return type(result)(map(device_view, result)) if isinstance(result, (tuple, list)) else device_view(result)
+
+
+class MutatingCall:
+    """An operator that writes into arguments: the functional kernel, then a copy; or in place where values move."""
+
+    __slots__ = ("eager", "functional", "in_place", "op", "targets")
+
+    def __init__(self, op: OpOverload, functional: OpOverload | None) -> None:
+        self.op = op
+        self.functional = functional
+        self.eager = EagerCall(functional) if functional is not None else None
+        self.in_place = kernels.lookup(functional).in_place if functional is not None else None
+        self.targets = [
+            (i, a.name, a.kwarg_only)
+            for i, a in enumerate(op._schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write
+        ]
+
+    def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        return [
+            kwargs.get(name) if keyword or i >= len(args) else args[i] for i, name, keyword in self.targets
+        ]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        written = self._written(args, kwargs)
+        for target in written:
+            if isinstance(target, Tensor) and not target.is_cpu and memory.is_reinterpreted(target):
+                raise RuntimeError(
+                    f"spyre: {self.op} writes through a view of another dtype ({target.dtype}); "
+                    f"write to the tensor it was made from"
+                )
+        if self.eager is None:
+            return self._directly(args, kwargs, written)
+        if self.in_place is not None and not kernels.is_hooked(self.eager.op):
+            self.eager._book(args, kwargs)
+            self.in_place(*[host_argument(a) for a in args], **{k: host_argument(v) for k, v in kwargs.items()})
+            return written[0]
+        return self._functionally(args, kwargs, written)
+
+    def _functionally(self, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> Any:
+        assert self.eager is not None
+        names = {name for _, name, keyword in self.targets if keyword}
+        inputs = {k: v for k, v in kwargs.items() if k not in names}
+        result = self.eager(*args, **inputs)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        for target, value in zip(written, results, strict=True):
+            store(target, value)
+        return written[0] if len(written) == 1 else tuple(written)
+
+    def _directly(self, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> Any:
+        """Run the mutating CPU operator itself on the shadows, then round what it wrote."""
+        for record in recording.active:
+            record.eager[(self.op, False, recording.operand_key((*args, *kwargs.values())))] += 1
+        fallbacks.check_eager(self.op, operand_dtypes((*args, *kwargs.values())))
+        host_args = [host_argument(a) for a in args]
+        host_kwargs = {k: host_argument(v) for k, v in kwargs.items()}
+        result = self.op(*host_args, **host_kwargs)
+        hosts = [
+            host_kwargs.get(name) if keyword or i >= len(args) else host_args[i] for i, name, keyword in self.targets
+        ]
+        for target, host in zip(written, hosts, strict=True):
+            _settle(target, host)
+        return self._returned(args, kwargs, written, result)
+
+    def _returned(self, args: Any, kwargs: dict[str, Any], written: list[Any], result: Any) -> Any:
+        returns = self.op._schema.returns
+        if not returns:
+            return None
+        if all(r.alias_info is not None and r.alias_info.is_write for r in returns):
+            return written[0] if len(returns) == 1 else tuple(written)
+        return _wrap_all(result, result_dtypes(self.op, args, kwargs, result))
+
+
+def _settle(target: Any, host: Any) -> None:
+    """Round what a CPU operator wrote into `host`, the shadow of `target`, and follow a change of its shape."""
+    if isinstance(target, (list, tuple)):
+        for t, h in zip(target, host, strict=True):
+            _settle(t, h)
+        return
+    if not isinstance(target, Tensor) or target.is_cpu:
+        return
+    if target.dtype in DLFLOAT:
+        round_(host)
+    if host.shape != target.shape:
+        replaced = wrap(host, target.dtype)
+        private.set_storage(target, replaced.untyped_storage(), 0, host.shape, host.stride())
+
+
+def store(target: Tensor, value: Tensor) -> None:
+    """Copy device `value` into device `target`, which is resized first where it was empty."""
+    if target.shape != value.shape and target.numel() == 0:
+        target.resize_(value.shape)
+    if not torch.can_cast(value.dtype, target.dtype):
+        raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
+    host = shadow(target)
+    source = shadow(value)
+    if target.dtype in DLFLOAT and value.dtype not in DLFLOAT:
+        host.copy_(round_(source.to(torch.float32, copy=True)))
+    else:
+        host.copy_(source)
+
+
+_calls: dict[OpOverload, Callable[..., Any]] = {}
+
+
+def call_for(op: OpOverload) -> Callable[..., Any]:
+    """The eager kernel of `op`, made on first use."""
+    known = _calls.get(op)
+    if known is None:
+        known = _calls[op] = _make_call(op)
+    return known
+
+
+def _make_call(op: OpOverload) -> Callable[..., Any]:
+    schema = op._schema
+    if any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments):
+        return MutatingCall(op, functional_of(op))
+    if kernels.lookup(op).is_view:
+        return lambda *args, **kwargs: view(op, args, kwargs)
+    return EagerCall(op)
+
+
+def functional_of(op: OpOverload) -> OpOverload | None:
+    """The functional operator behind an in-place or ``out=`` overload, where one with the same inputs exists."""
+    schema = op._schema
+    name = schema.name.partition("::")[2]
+    written = {a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    in_place = name.endswith("_") and not name.endswith("__")
+    packet = getattr(private.aten, name.removesuffix("_") if in_place else name, None)
+    if packet is None or name.startswith("_foreach") or len(schema.returns) != len(written):
+        return None
+    dropped = set() if in_place else written
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if a.name not in dropped]
+    for overload in packet.overloads():
+        candidate = getattr(packet, overload)
+        arguments = candidate._schema.arguments
+        if any(a.alias_info is not None for a in arguments):
+            continue
+        if [(a.name, str(a.type)) for a in arguments] == wanted and len(candidate._schema.returns) == len(written):
+            return candidate
+    return None
+
+
+def boxed(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """The backend fallback: serves every operator without a kernel of its own."""
+    return call_for(op)(*args, **kwargs)

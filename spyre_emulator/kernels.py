@@ -1,0 +1,152 @@
+"""The kernel table: one entry per aten operator, used by eager dispatch and by compiled plans alike.
+
+A kernel computes on host shadows (float32 for both 16-bit float dtypes) and its result is rounded to DLFloat16 here,
+once, so that eager and compiled results are the same bits. Hooks see every result on both paths: faults live there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from spyre_emulator import private
+from spyre_emulator.dtypes import DLFLOAT
+from spyre_emulator.numerics import round_
+
+OpOverload = private.OpOverload
+Tensor = torch.Tensor
+
+
+@dataclasses.dataclass(slots=True)
+class Kernel:
+    """How one operator is computed on shadows."""
+
+    op: OpOverload
+    compute: Callable[..., Any]
+    """Functional: takes shadows, returns new tensors (or views, for a view operator)."""
+    rounds: bool = True
+    """False where the result is exact: moved, selected or sign-changed values, or a program that rounds itself."""
+    in_place: Callable[..., Any] | None = None
+    """For operators that move values: the form that writes into its first argument."""
+    is_view: bool = False
+    program: bool = False
+    """True where `compute` is a device program of `spyre_emulator.decompositions` and takes ``half=``."""
+
+
+@dataclasses.dataclass(slots=True)
+class OpCall:
+    """One execution of an operator, as a hook sees it."""
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    """Shadows in place of tensors; shape, strides and offset are those of the device tensors."""
+    kwargs: dict[str, Any]
+    dtypes: tuple[torch.dtype | None, ...]
+    """Logical dtype per positional argument, None for what is no tensor."""
+    mode: str
+    """``eager`` or ``compiled``."""
+    proceed: Callable[[], Any]
+    """Computes and rounds the correct result."""
+
+
+class Hook(Protocol):
+    """Replaces the result of operator executions; calls ``call.proceed()`` for the correct one."""
+
+    def __call__(self, call: OpCall) -> Any: ...
+
+
+_table: dict[OpOverload, Kernel] = {}
+_hooks: dict[str, list[Hook]] = {}
+generation = 0
+"""Grows when hooks change, so that compiled plans bind anew."""
+
+
+def register(kernel: Kernel) -> Kernel:
+    """Put `kernel` into the table; a second entry for one operator is an error."""
+    if kernel.op in _table:
+        raise ValueError(f"{kernel.op}: a kernel is registered already")
+    _table[kernel.op] = kernel
+    return kernel
+
+
+def lookup(op: OpOverload) -> Kernel:
+    """The kernel of `op`; an operator without an entry is computed by PyTorch on the CPU and rounded."""
+    kernel = _table.get(op)
+    if kernel is None:
+        returns = op._schema.returns
+        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+        kernel = _table[op] = Kernel(op, op, is_view=is_view, rounds=not is_view)
+    return kernel
+
+
+def registered() -> dict[OpOverload, Kernel]:
+    """The table as it stands: explicit entries and those made on first use."""
+    return dict(_table)
+
+
+def add_hook(op: str, hook: Hook) -> None:
+    """Let `hook` see each execution of operator `op` (overload name such as ``aten.mm.default``)."""
+    global generation
+    _hooks.setdefault(op, []).append(hook)
+    generation += 1
+
+
+def remove_hook(op: str, hook: Hook) -> None:
+    """Undo `add_hook`."""
+    global generation
+    _hooks[op].remove(hook)
+    if not _hooks[op]:
+        del _hooks[op]
+    generation += 1
+
+
+def hooked() -> frozenset[str]:
+    """Names of the operators that have hooks."""
+    return frozenset(_hooks)
+
+
+def is_hooked(op: OpOverload) -> bool:
+    """Whether a hook sees `op`."""
+    return bool(_hooks) and str(op) in _hooks
+
+
+def round_results(result: Any, dtypes: Sequence[torch.dtype | None]) -> Any:
+    """`result` with every tensor whose logical dtype is a 16-bit float rounded in place."""
+    if isinstance(result, Tensor):
+        return round_(result) if dtypes[0] in DLFLOAT else result
+    if isinstance(result, (tuple, list)):
+        for item, dtype in zip(result, dtypes, strict=True):
+            if isinstance(item, (tuple, list)):
+                round_results(item, [dtype] * len(item))
+            elif isinstance(item, Tensor) and dtype in DLFLOAT:
+                round_(item)
+    return result
+
+
+def run(
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Sequence[torch.dtype | None],
+    dtypes: tuple[torch.dtype | None, ...],
+    mode: str,
+) -> Any:
+    """The rounded result of one execution, through the hooks of its operator.
+
+    `out` holds the logical dtypes of the results, `dtypes` those of the positional arguments.
+    """
+
+    def compute() -> Any:
+        if kernel.program:
+            return kernel.compute(*args, **kwargs, half=out[0] in DLFLOAT)
+        result = kernel.compute(*args, **kwargs)
+        return round_results(result, out) if kernel.rounds else result
+
+    call = compute
+    for hook in _hooks.get(str(kernel.op), ()):
+        call = functools.partial(hook, OpCall(kernel.op, args, kwargs, dtypes, mode, call))
+    return call()

@@ -1,0 +1,157 @@
+"""Device memory: the buffer behind each device storage, its shadow on the host, and the accounting.
+
+A device storage owns one `Buffer` through a Python attribute, which lives exactly as long as the storage does, even
+when only views of it are left.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from spyre_emulator import private, settings
+from spyre_emulator.conversions import to_device
+from spyre_emulator.dtypes import BYTES_IN_STICK, shadow_dtype
+from spyre_emulator.layout import device_bytes
+
+DEVICE = torch.device("cpu")
+"""The device ``spyre:0``; set by `spyre_emulator.registration` when it exists."""
+
+
+class Accounting:
+    """Bytes charged to the device, now and at the peak."""
+
+    __slots__ = ("allocated", "allocations", "peak")
+
+    def __init__(self) -> None:
+        self.allocated = 0
+        self.peak = 0
+        self.allocations = 0
+
+    def charge(self, nbytes: int) -> None:
+        """Take `nbytes`; torch.OutOfMemoryError when the device is full even after a garbage collection."""
+        if self.allocated + nbytes > settings.current.device_memory:
+            gc.collect()  # the allocator's out-of-memory callback does the same, then retries
+            if self.allocated + nbytes > settings.current.device_memory:
+                raise torch.OutOfMemoryError(
+                    f"Spyre out of memory: tried to allocate {nbytes} bytes, {self.allocated} of "
+                    f"{settings.current.device_memory} are in use"
+                )
+        self.allocated += nbytes
+        self.allocations += 1
+        self.peak = max(self.peak, self.allocated)
+
+
+ACCOUNTING = Accounting()
+
+
+class Geometry(NamedTuple):
+    """Shape, strides and offset of a tensor over its storage, in elements, with its dtype."""
+
+    shape: Sequence[int]
+    stride: Sequence[int]
+    offset: int
+    dtype: torch.dtype
+
+
+class Buffer:
+    """What a device storage holds: a host tensor with the values, and its charge on the device."""
+
+    __slots__ = ("charged", "dtype", "geometry", "host", "raw")
+
+    def __init__(self, host: torch.Tensor, dtype: torch.dtype, geometry: Any, charged: int) -> None:
+        ACCOUNTING.charge(charged)
+        self.charged = charged
+        self.host: torch.Tensor | None = host
+        self.dtype = dtype
+        self.geometry = geometry
+        self.raw: torch.UntypedStorage | None = None
+
+    def __del__(self) -> None:
+        charged = getattr(self, "charged", 0)
+        ACCOUNTING.allocated -= charged
+
+    def values(self) -> torch.Tensor:
+        """The host tensor with this buffer's values."""
+        assert self.host is not None
+        return self.host
+
+
+def wrap(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A device tensor of logical `dtype` over shadow `host`, which it shares and keeps alive."""
+    source = host.untyped_storage()
+    nbytes = source.nbytes()
+    shadow_size = host.element_size()
+    if dtype.itemsize != shadow_size:
+        nbytes = nbytes // shadow_size * dtype.itemsize
+    shape = host.shape
+    stride = host.stride()
+    offset = host.storage_offset()
+    storage = private.make_storage(source, DEVICE, nbytes)
+    storage.spyre = Buffer(host, dtype, (shape, stride, offset, dtype), device_bytes(shape, dtype))
+    return private.make_tensor(storage, offset, shape, stride, dtype)
+
+
+def shadow(tensor: torch.Tensor) -> torch.Tensor:
+    """The host tensor that shares memory with device `tensor`; for another dtype of view, a detached copy."""
+    buffer = getattr(tensor.untyped_storage(), "spyre", None)
+    if buffer is None:
+        return _shadow_of_foreign_storage(tensor)
+    host: torch.Tensor = buffer.host
+    if host is None:
+        host = buffer.values()
+    geometry = (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
+    if geometry == buffer.geometry:
+        return host
+    if buffer.dtype is not tensor.dtype:
+        return _reinterpreted(buffer, tensor)
+    return host.as_strided(geometry[0], geometry[1], geometry[2])
+
+
+def _shadow_of_foreign_storage(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.untyped_storage().nbytes() == 0:
+        return torch.empty(tensor.shape, dtype=shadow_dtype(tensor.dtype), device="cpu")
+    raise RuntimeError(
+        f"spyre: a tensor of shape {tuple(tensor.shape)} lies over a storage that the emulator did not make; "
+        f"copy the data to the device with .to('spyre')"
+    )
+
+
+def _reinterpreted(buffer: Buffer, tensor: torch.Tensor) -> torch.Tensor:
+    """Values of a view with another dtype than the storage's: host bits of the logical dtype, copied."""
+    host = buffer.values()
+    flat = host.as_strided((host.untyped_storage().nbytes() // host.element_size(),), (1,), 0)
+    bits = flat.to(buffer.dtype).view(tensor.dtype).to(shadow_dtype(tensor.dtype))
+    return bits.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def is_reinterpreted(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` views its storage under another dtype, so that writes to it would be lost."""
+    buffer = getattr(tensor.untyped_storage(), "spyre", None)
+    return buffer is not None and buffer.dtype is not tensor.dtype
+
+
+def adopt(storage: Any, dtype: torch.dtype) -> None:
+    """Give a storage of raw host bytes (from torch.load or UntypedStorage) its buffer, now that `dtype` is known."""
+    raw: torch.UntypedStorage = storage.raw_bytes
+    count = raw.nbytes() // dtype.itemsize
+    host = torch.empty(0, dtype=dtype, device="cpu").set_(raw, 0, (count,), (1,))  # type: ignore[call-overload]
+    values = to_device(host, dtype)
+    storage.spyre = Buffer(values, dtype, ((count,), (1,), 0, dtype), device_bytes((count,), dtype))
+
+
+def raw_storage(nbytes: int, raw: torch.UntypedStorage | None = None) -> Any:
+    """A device storage over host bytes whose dtype is not known yet; zero-filled unless `raw` is given."""
+    if raw is None:
+        raw = torch.zeros(nbytes, dtype=torch.uint8, device="cpu").untyped_storage()
+    storage = private.make_storage(raw, DEVICE, nbytes)
+    storage.raw_bytes = raw
+    return storage
+
+
+def sticks(nbytes: int) -> int:
+    """Whole sticks that hold `nbytes`."""
+    return -(-nbytes // BYTES_IN_STICK)
