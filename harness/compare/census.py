@@ -24,13 +24,13 @@ class CensusCounter:
         self._first: float | None = None
         self._constant = True
 
-    def add_finite(self, values: NDArray[np.floating], bound: float) -> None:
-        """Count a block without NaN and infinities; ``bound`` is no smaller than its magnitudes."""
+    def add_finite(self, values: NDArray[np.floating], zeros: int, largest: float) -> None:
+        """Count a block without NaN and infinities, of which zeros and largest magnitude are known."""
         if not values.size:
             return
         self._seen += values.size
-        self.zeros += values.size - int(np.count_nonzero(values != 0))
-        if bound >= self._saturation:
+        self.zeros += zeros
+        if largest >= self._saturation:
             self.saturated += int(np.count_nonzero(np.abs(values) >= self._saturation))
         if self._first is None:
             self._first = float(values[0])
@@ -48,7 +48,8 @@ class CensusCounter:
                 self.first_nonfinite = int(positions[np.argmin(finite)])
             self._seen += int((~finite).sum())
             self._constant = self._constant and self._all_nan(values)
-        self.add_finite(values[finite], np.inf)
+        kept = values[finite]
+        self.add_finite(kept, kept.size - int(np.count_nonzero(kept)), np.inf)
 
     def _all_nan(self, values: NDArray[np.floating]) -> bool:
         """Tell whether nothing but NaN has come so far."""

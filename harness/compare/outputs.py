@@ -10,8 +10,8 @@ import torch
 from harness.compare.formats import NumberFormat, number_format
 from harness.compare.integers import compare_integers
 from harness.compare.logits import compare_logits
+from harness.compare.measure import Probe
 from harness.compare.pairs import Side, compare_floats
-from harness.compare.totals import Probe
 from harness.compare.walk import Tree, walk
 from harness.errors import UsageError
 from harness.records import Comparison, OutputComparison

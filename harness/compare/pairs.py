@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from harness.compare.census import CensusCounter, unravel
 from harness.compare.formats import FORMATS, NumberFormat
-from harness.compare.totals import PairTotals, Probe, ReferenceBlock
+from harness.compare.kernel import KERNEL, Kernel
+from harness.compare.measure import Floats, Measures, Probe
+from harness.compare.totals import PairTotals
 from harness.records import Census, PairNumbers
 
-BLOCK = 1 << 15
-"""Elements to a block: about 1.5 MB of buffers, which a core's second-level cache holds."""
-
-Floats = NDArray[np.floating]
+BLOCK = 1 << 16
+"""Elements to a block: two tensors of 256 kB, which a core's second-level cache holds."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def compare_floats(
     probe: Probe,
     quantiles: Sequence[float],
     mask: torch.Tensor | None = None,
+    kernel: Kernel | None = KERNEL,
 ) -> PairResult:
     """Return censuses and pair numbers of floating point tensors of one shape.
 
@@ -59,7 +60,7 @@ def compare_floats(
     """
     shape = tuple(reference.shape)
     wide = any(t.dtype == torch.float64 for t in (reference, *(side.tensor for side in sides.values())))
-    passes = {name: _SidePass(side, wide, min(BLOCK, reference.numel()), probe) for name, side in sides.items()}
+    passes = {name: _SidePass(side, wide, probe, kernel) for name, side in sides.items()}
     census = CensusCounter(FORMATS["float32"].largest)
     reader = _Reader(reference, wide)
     kept = None if mask is None else mask.reshape(-1).numpy()
@@ -67,9 +68,8 @@ def compare_floats(
         for start in range(0, reference.numel(), BLOCK):
             stop = min(start + BLOCK, reference.numel())
             block = _Block(reader.read(start, stop), start, _valid(kept, shape, start, stop))
-            block.count(census)
-            for side in passes.values():
-                side.add(block, start, stop)
+            measured = [side.add(block, stop) for side in passes.values()]
+            block.count(census, measured[0])
     return PairResult(
         reference=census.record(shape, reference),
         sides={name: side.finish(shape, quantiles) for name, side in passes.items()},
@@ -103,29 +103,28 @@ class _Reader:
 
 
 class _Block:
-    """One block of the reference with what each side needs of it, computed once."""
+    """One block of the reference, and which of its elements the mask keeps."""
 
     def __init__(self, values: Floats, start: int, valid: NDArray[np.bool_] | None) -> None:
         self.values = values
         self.start = start
-        self.valid = valid
-        self.prepared = ReferenceBlock(values)
-        self.plain = valid is None and math.isfinite(self.prepared.squares)
+        self.whole = valid is None
+        self._valid = valid
 
     def positions(self) -> NDArray[np.int64]:
-        """Return the flat indices of the elements that the mask keeps."""
-        if self.valid is None:
+        """Return the flat positions of the elements that the mask keeps."""
+        if self._valid is None:
             return np.arange(self.start, self.start + self.values.size)
-        return self.start + np.flatnonzero(self.valid)
+        return self.start + np.flatnonzero(self._valid)
 
     def keep(self, values: Floats) -> Floats:
-        """Return the values that the mask keeps, in a copy."""
-        return values.copy() if self.valid is None else values[self.valid]
+        """Return the values that the mask keeps."""
+        return values if self._valid is None else values[self._valid]
 
-    def count(self, census: CensusCounter) -> None:
-        """Add this block to the reference's census."""
-        if self.plain:
-            census.add_finite(self.values, self.prepared.largest)
+    def count(self, census: CensusCounter, measures: Measures | None) -> None:
+        """Add this block to the reference's census, by what a side's measures say where it has some."""
+        if measures is not None:
+            census.add_finite(self.values, measures.zeros_y, measures.largest_y)
         else:
             census.add(self.keep(self.values), self.positions())
 
@@ -133,23 +132,24 @@ class _Block:
 class _SidePass:
     """Everything that is accumulated about one side."""
 
-    def __init__(self, side: Side, wide: bool, capacity: int, probe: Probe) -> None:
+    def __init__(self, side: Side, wide: bool, probe: Probe, kernel: Kernel | None) -> None:
         host_largest = float(torch.finfo(side.tensor.dtype).max)
         self._side = side
         self._reader = _Reader(side.tensor, wide)
         self._census = CensusCounter(min(side.format.largest, host_largest))
-        self._totals = PairTotals(side.format, capacity, probe)
+        self._totals = PairTotals(side.format, probe, kernel)
 
-    def add(self, block: _Block, start: int, stop: int) -> None:
-        """Add the side's elements that belong to a block of the reference."""
-        values = self._reader.read(start, stop)
-        if block.plain and self._totals.add(block.prepared, values, start):
-            self._census.add_finite(values, block.prepared.largest + self._totals.last_largest)
-            return
-        reference, positions = block.keep(block.values), block.positions()
-        side = block.keep(values)
-        self._census.add(side, positions)
-        self._totals.add_any(reference, side, positions)
+    def add(self, block: _Block, stop: int) -> Measures | None:
+        """Add the elements up to ``stop``; return their measures if all are kept and finite."""
+        values = self._reader.read(block.start, stop)
+        measures = self._totals.add(block.values, values, block.start) if block.whole else None
+        if measures is not None:
+            self._census.add_finite(values, measures.zeros_x, measures.largest_x)
+            return measures
+        kept, positions = block.keep(values), block.positions()
+        self._census.add(kept, positions)
+        self._totals.add_any(block.keep(block.values), kept, positions)
+        return None
 
     def finish(self, shape: tuple[int, ...], quantiles: Sequence[float]) -> SideNumbers:
         """Return census and numbers."""
