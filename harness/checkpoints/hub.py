@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,20 @@ def origin_of(source: HubSource) -> str:
 
 def key_of(source: HubSource) -> str:
     """Return the name of the record: repository, commit and what of it may be fetched."""
-    allowed = f"{bool(source.allow_pickle)} {bool(source.allow_remote_code)} {_endpoint()}"
+    allowed = f"{bool(source.allow_pickle)} {bool(source.allow_remote_code)}"
     digest = hashlib.sha256(f"{source.hub}\0{source.revision}\0{allowed}".encode()).hexdigest()[:16]
     return f"hub-{source.hub.replace('/', '--')}-{digest}"
 
 
-def bring(source: HubSource, cache: Cache, *, offline: bool, refresh: bool, timeout: float) -> Kept:
+def bring(
+    source: HubSource,
+    cache: Cache,
+    environ: Mapping[str, str],
+    *,
+    offline: bool,
+    refresh: bool,
+    timeout: float,
+) -> Kept:
     """Return the verified snapshot. Raises CheckpointError: unavailable, gated or invalid_checkpoint."""
     key = key_of(source)
     deadline = time.monotonic() + timeout
@@ -53,7 +61,7 @@ def bring(source: HubSource, cache: Cache, *, offline: bool, refresh: bool, time
             raise _damaged_offline(source, kept, damage or "")
         else:
             action = "adopt" if offline else "fetch"
-            reply = _ask(source, cache, action, timeout=max(1.0, deadline - time.monotonic()))
+            reply = _ask(source, cache, action, environ, timeout=max(1.0, deadline - time.monotonic()))
             kept = Kept.model_validate(reply["kept"])
             if reply["complete"]:
                 cache.write(key, kept)
@@ -61,19 +69,15 @@ def bring(source: HubSource, cache: Cache, *, offline: bool, refresh: bool, time
         return kept
 
 
-def ask_size(source: HubSource, cache: Cache) -> dict[str, Any] | None:
+def ask_size(source: HubSource, cache: Cache, environ: Mapping[str, str]) -> dict[str, Any] | None:
     """Return parameters, bytes and dtype of the weights as the Hub states them; None if it does not."""
-    size: dict[str, Any] | None = _ask(source, cache, "size", timeout=SIZE_TIMEOUT)["size"]
+    size: dict[str, Any] | None = _ask(source, cache, "size", environ, timeout=SIZE_TIMEOUT)["size"]
     return size
 
 
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "")  # names the place to ask; the client reads it on its own
-
-
-def _ask(source: HubSource, cache: Cache, action: str, *, timeout: float) -> dict[str, Any]:
+def _ask(source: HubSource, cache: Cache, action: str, environ: Mapping[str, str], *, timeout: float) -> dict[str, Any]:
     """Return the reply of the process that talks to the Hub."""
-    endpoint = _endpoint()
+    endpoint = environ.get("HF_ENDPOINT", "")
     if action != "adopt" and endpoint in _unreachable:
         raise CheckpointError(f"{origin_of(source)}: {_unreachable[endpoint]}", OutcomeKind.UNAVAILABLE)
     request = {
@@ -88,7 +92,7 @@ def _ask(source: HubSource, cache: Cache, action: str, *, timeout: float) -> dic
         [sys.executable, "-m", "harness.checkpoints.hub_fetch"],
         timeout=timeout,
         request=json.dumps(request) + "\n",
-        environ=_environment(offline=action == "adopt"),
+        environ=_environment(environ, offline=action == "adopt"),
     )
     messages = [json.loads(line) for line in finished.output.splitlines() if line.startswith("{")]
     hub_cache = next((Path(message["hub_cache"]) for message in messages if "hub_cache" in message), None)
@@ -107,12 +111,12 @@ def _ask(source: HubSource, cache: Cache, action: str, *, timeout: float) -> dic
     return last
 
 
-def _environment(*, offline: bool) -> dict[str, str]:
+def _environment(environ: Mapping[str, str], *, offline: bool) -> dict[str, str]:
     """Return the environment of the client: plain HTTP, since its xet path can hang without a limit."""
     own = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     if offline:
         own["HF_HUB_OFFLINE"] = "1"
-    return {**os.environ, **own}
+    return {**environ, **own}
 
 
 def _too_slow(source: HubSource, hub_cache: Path | None, timeout: float) -> CheckpointError:

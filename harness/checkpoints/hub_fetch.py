@@ -29,7 +29,7 @@ from harness.checkpoints.safetensors_header import TORCH_NAMES
 from harness.checkpoints.selection import refuse_unsafe_name, select, weight_files
 from harness.checkpoints.structure import IncompleteError, inspect, invalid
 from harness.errors import CheckpointError
-from harness.records import HubSource, OutcomeKind
+from harness.records import FileFact, HubSource, OutcomeKind
 
 REACH_SECONDS = 5.0
 """How long an endpoint may take to accept a connection before it counts as unreachable."""
@@ -53,6 +53,7 @@ class Fetch:
         self.source, self.cache, self.key = source, cache, key
         self.hub_cache = Path(constants.HF_HUB_CACHE)
         self.folder = snapshot_folder(self.hub_cache, source.hub, source.revision)
+        self.stamps = cache.stamps(self.folder)
 
     # ---- online
 
@@ -68,7 +69,7 @@ class Fetch:
         bad: list[str] = []
         for _ in range(2):
             self.download(listing)
-            bad = [name for name, expected in listing.items() if not self.is_right(name, expected)]
+            bad = self.wrong(listing)
             if not bad:
                 return self.reply(list(listing), complete=True, evictable=mark.exists())
             for name in bad:
@@ -90,7 +91,8 @@ class Fetch:
     def listing(self) -> dict[str, Expected]:
         """Return the wanted files of the commit, none of which leaves its folder."""
         source = self.source
-        rows = patiently(lambda: list(HfApi().list_repo_tree(source.hub, revision=source.revision, recursive=True)))
+        # The client repeats this request itself.
+        rows = list(HfApi().list_repo_tree(source.hub, revision=source.revision, recursive=True))
         files = {row.path: row for row in rows if isinstance(row, RepoFile)}
         for name in files:
             refuse_unsafe_name(name, origin_of(source))
@@ -124,15 +126,19 @@ class Fetch:
             )
         )
 
-    def is_right(self, name: str, expected: Expected) -> bool:
-        """Return whether the file has the bytes that the listing states."""
-        path = self.folder / name
-        if not path.is_file() or path.stat().st_size != expected.size:
+    def wrong(self, listing: dict[str, Expected]) -> list[str]:
+        """Return the names of files that do not have the bytes which the listing states."""
+        found = [name for name in listing if (self.folder / name).is_file()]
+        hashes = {fact.name: fact for fact in self.stamps.facts(self.folder, found, refresh=True)}
+        return [name for name, expected in listing.items() if not self.is_right(hashes.get(name), expected)]
+
+    def is_right(self, fact: FileFact | None, expected: Expected) -> bool:
+        """Return whether a file is what the listing states: by sha256, small files by Git object id."""
+        if fact is None or fact.size != expected.size:
             return False
-        if expected.sha256 is None:
-            return git_sha1_of(path) == expected.git_sha1
-        (fact,) = self.cache.stamps(path).facts(self.folder, [name], refresh=True)
-        return fact.sha256 == expected.sha256
+        if expected.sha256 is not None:
+            return fact.sha256 == expected.sha256
+        return git_sha1_of(self.folder / fact.name) == expected.git_sha1
 
     # ---- offline
 
@@ -145,9 +151,8 @@ class Fetch:
             raise _not_cached(origin, str(error)) from error
         on_disk = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
         names = select(on_disk, allow_pickle=source.allow_pickle is not None)
-        for name in names:
-            blob = (self.folder / name).resolve()
-            (fact,) = self.cache.stamps(self.folder / name).facts(self.folder, [name])
+        for fact in self.stamps.facts(self.folder, names):
+            name, blob = fact.name, (self.folder / fact.name).resolve()
             if blob.name not in (fact.sha256, git_sha1_of(blob)):
                 raise invalid(
                     origin,
@@ -164,7 +169,7 @@ class Fetch:
 
     def reply(self, names: list[str], *, complete: bool, evictable: bool) -> dict[str, Any]:
         """Return the record of the snapshot."""
-        files = self.cache.stamps(self.folder).facts(self.folder, names)
+        files = self.stamps.facts(self.folder, names)
         kept = Kept(origin=origin_of(self.source), folder=str(self.folder), files=files, evictable=evictable)
         return {"kept": kept.model_dump(), "complete": complete}
 

