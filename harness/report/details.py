@@ -1,86 +1,56 @@
-"""Everything a model's page shows about one case, as plain values ready for JSON."""
+"""Everything a model's page shows about one case: its record as JSON, safe to publish."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
-from harness.records import (
-    Case,
-    CaseResult,
-    Checkpoint,
-    DeviceUse,
-    Observation,
-    OutputComparison,
-    Record,
-    Role,
-)
-from harness.report.numbers import strict
+from harness.records import Case, CaseResult, DeviceUse, Observation, Role
+from harness.report.numbers import dumps, strict
 from harness.report.rows import origin
-from harness.report.text import shown
+from harness.report.text import cut, is_clean_json, shown, visible
 
 DETAIL_LIMIT = 6000
 """Characters of a traceback or log tail on the page; the whole text is in the linked log."""
 OP_LIMIT = 400
-"""Op variants on the page, the most troublesome first; the data of all are in ops.parquet of the run."""
+"""Op variants on the page, the most troublesome first; all of them are in ops.parquet of the run."""
 _STATE_ORDER = {"spyre_failed": 0, "not_implemented": 1, "cpu_fallback": 2, "spyre_enabled": 3}
+_PRIVATE: Any = {
+    "log": True,
+    "case": {"source": {"folder"}},
+    "checkpoint": {"folder", "origin"},
+    "attempts": {"__all__": {"outcome": {"detail"}}},
+}
 
 
-def case_detail(result: CaseResult) -> dict[str, Any]:
-    """The case as the page shows it: no local path, each text cut and made visible."""
-    case, outcome = result.case, result.outcome
-    candidate = result.observations.get(Role.CANDIDATE)
-    device = candidate.device if candidate else None
+def case_text(result: CaseResult, **more: Any) -> str:
+    """The result as strict JSON text with `more` keys: no local path, each text cut and visible.
+
+    Nearly all results hold nothing that has to be changed; those keep the serialiser's own text.
+    """
+    bounded = _bounded(result)
+    text = bounded.model_dump_json(exclude=_PRIVATE, exclude_none=True)
+    if not is_clean_json(text):
+        text = dumps(_cleaned_case(json.loads(text)))
+    return joined(text, {"origin": origin(result), "commands": commands(result.case), **more})
+
+
+def planned_text(case: Case, **more: Any) -> str:
+    """A planned case without a result in the same form."""
     tree = {
-        **planned_detail(case),
-        "status": result.verdict.status.value,
-        "sentence": result.verdict.sentence,
-        "flags": list(result.verdict.flags),
-        "stale_expectation": result.verdict.stale_expectation,
-        "outcome": {**_plain(outcome), "kind": outcome.kind.value},
-        "findings": [_plain(finding) for finding in result.verdict.findings],
-        "tolerance": _plain(result.verdict.tolerance) if result.verdict.tolerance else None,
-        "tensors": result.verdict.tensors,
-        "elements": result.verdict.elements,
-        "checkpoint": _checkpoint(result.checkpoint) if result.checkpoint else None,
-        "origin": origin(result),
-        "observations": {role.value: _observation(seen) for role, seen in result.observations.items()},
-        "device": _device(device) if device else None,
-        "ops": _ops(device) if device else [],
-        "op_variants": len(device.ops) if device else 0,
-        "outputs": [_output(output) for output in result.comparison.outputs] if result.comparison else [],
-        "not_compared": list(result.comparison.not_compared) if result.comparison else [],
-        "probe": [result.comparison.probe_atol, result.comparison.probe_rtol] if result.comparison else None,
-        "quantiles": list(result.comparison.quantiles) if result.comparison else [],
-        "attempts": [
-            {"kind": a.outcome.kind.value, "message": a.outcome.message, "seconds": a.seconds} for a in result.attempts
-        ],
-        "stages": {stage.value: seconds for stage, seconds in result.seconds.items()},
-        "started": result.started.isoformat(),
-        "seconds": (result.finished - result.started).total_seconds(),
-        "worker": result.worker,
-    }
-    return cleaned(tree)  # type: ignore[no-any-return]
-
-
-def planned_detail(case: Case) -> dict[str, Any]:
-    """What is known of a case before it runs."""
-    return {
-        "id": case.id,
-        "task": case.task.value,
-        "target": case.target,
-        "mode": case.mode.value,
-        "dtype": case.dtype.value,
-        "shape": str(case.shape) if case.shape else "",
-        "family": case.family,
-        "licence": case.licence,
-        "parameters": case.parameters,
-        "inputs": _plain(case.inputs),
-        "relaxed": _plain(case.tolerance),
-        "expectation": _plain(case.expectation) if case.expectation else None,
-        "excluded": case.excluded,
+        "case": case.model_dump(mode="json", exclude={"source": {"folder"}}, exclude_none=True),
+        "outcome": {"kind": "no_result"},
+        "verdict": {"status": "NOTRUN", "sentence": "Planned, but the run holds no result for it."},
         "commands": commands(case),
+        **more,
     }
+    return dumps(_cleaned_case(strict(tree)))
+
+
+def joined(text: str, more: dict[str, Any]) -> str:
+    """A JSON object's text with further keys at its end."""
+    return f"{text[:-1]},{dumps(cleaned(more))[1:]}" if more else text
 
 
 def commands(case: Case) -> dict[str, str]:
@@ -107,32 +77,29 @@ def cleaned(tree: Any) -> Any:
     return strict(tree)
 
 
-def _plain(record: Record) -> dict[str, Any]:
-    return record.model_dump(mode="json", exclude_none=True)
+def _cleaned_case(tree: dict[str, Any]) -> dict[str, Any]:
+    """Inputs were written by people: a SMILES string such as ``C(/C=C/N)`` is no path."""
+    inputs = tree["case"].pop("inputs")
+    clean = cleaned(tree)
+    clean["case"]["inputs"] = {
+        **inputs,
+        "texts": [visible(cut(text, DETAIL_LIMIT)) for text in inputs.get("texts", [])],
+    }
+    return clean  # type: ignore[no-any-return]
 
 
-def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    return checkpoint.model_dump(mode="json", exclude_none=True, exclude={"folder", "origin"})
+def _bounded(result: CaseResult) -> CaseResult:
+    """The result with its traceback and op table cut, where they are long."""
+    changes: dict[str, Any] = {}
+    if len(result.outcome.detail) > DETAIL_LIMIT:
+        detail = cut(result.outcome.detail, DETAIL_LIMIT)
+        changes["outcome"] = result.outcome.model_copy(update={"detail": detail})
+    candidate = result.observations.get(Role.CANDIDATE)
+    if candidate and candidate.device and len(candidate.device.ops) > OP_LIMIT:
+        changes["observations"] = {**result.observations, Role.CANDIDATE: _fewer_ops(candidate, candidate.device)}
+    return result.model_copy(update=changes) if changes else result
 
 
-def _observation(seen: Observation) -> dict[str, Any]:
-    return seen.model_dump(mode="json", exclude_none=True, exclude={"device", "outputs", "role"})
-
-
-def _device(device: DeviceUse) -> dict[str, Any]:
-    share = device.device_share
-    return {**device.model_dump(mode="json", exclude_none=True, exclude={"ops"}), "share": share}
-
-
-def _ops(device: DeviceUse) -> list[Any]:
-    """Rows ``[op, state, count, [[shape, strides, dtype], ...]]``."""
+def _fewer_ops(candidate: Observation, device: DeviceUse) -> Observation:
     ordered = sorted(device.ops, key=lambda use: (_STATE_ORDER[use.state], -use.count, use.op))
-    return [
-        [use.op, use.state.value, use.count, [[o.shape, o.strides, o.dtype] for o in use.operands]]
-        for use in ordered[:OP_LIMIT]
-    ]
-
-
-def _output(output: OutputComparison) -> dict[str, Any]:
-    """The output with numbers that are undefined left out; the page prints a dash for those."""
-    return output.model_dump(mode="json", exclude_none=True)
+    return candidate.model_copy(update={"device": device.model_copy(update={"ops": tuple(ordered[:OP_LIMIT])})})

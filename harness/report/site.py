@@ -13,7 +13,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.records import Case, CaseResult
 from harness.report.chunks import Tree, packed
-from harness.report.details import case_detail, cleaned, planned_detail
+from harness.report.details import case_text, joined, planned_text
 from harness.report.digest import RunDigest, digest
 from harness.report.inputs import ReportRun, SiteFacts
 from harness.report.logs import LogShelf
@@ -109,15 +109,15 @@ class _Newest:
         """Read the run once, keeping what its pages show."""
         self.digest = digest(self._source, self._visit)
         for case_id in self.digest.facts.missing:
-            self._details[case_id] = dumps(cleaned(_missing_detail(self._cases[case_id])))
+            self._details[case_id] = planned_text(self._cases[case_id])
             self._rows[case_id] = missing_row(self._source.run.run_id, self._cases[case_id])
         self.rows = entries(self._cases.values())
         return self.digest
 
     def _visit(self, result: CaseResult) -> None:
         case_id = result.case.id
-        detail = {**case_detail(result), "log": self._shelf.place(result)}
-        self._details[case_id] = dumps(detail)
+        log = self._shelf.place(result)
+        self._details[case_id] = case_text(result, log=log) if log else case_text(result)
         self._rows[case_id] = result_row(self._source.run.run_id, result)
         self._facts[case_id] = CaseFacts.of(result)
         self._cases[case_id] = result.case
@@ -141,17 +141,12 @@ class _Newest:
 
     def _case_text(self, case: Case, timeline: Timeline) -> str:
         ratios, shares, seconds = timeline.case_numbers(case.id)
-        history = dumps({"ratio": _history(ratios), "share": _history(shares), "seconds": _history(seconds)})
-        return f'{self._details[case.id][:-1]},"history":{history}}}'
+        history = {"ratio": _history(ratios), "share": _history(shares), "seconds": _history(seconds)}
+        return joined(self._details[case.id], {"history": history})
 
 
 def _history(numbers: Sequence[float]) -> list[Any]:
     return [None if value < 0 else json_number(value, 4) for value in numbers]
-
-
-def _missing_detail(case: Case) -> dict[str, Any]:
-    sentence = "Planned, but the run holds no result for it."
-    return {**planned_detail(case), "status": "NOTRUN", "sentence": sentence, "outcome": {"kind": "no_result"}}
 
 
 def _copy_assets(tree: Tree) -> None:

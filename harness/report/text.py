@@ -9,7 +9,8 @@ from pathlib import Path
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-_PATH = re.compile(r"(?<![\w/.<\\-])(?:file://)?((?:/[\w.+@=~%-]+){2,})/?")
+_PATH = re.compile(r"/(?<![\w/.<\\-]/)([\w.+@=~%-]+(?:/[\w.+@=~%-]+)+)/?")
+"""The look-behind follows the slash, so that the search skips to slashes."""
 _KEEP_FROM = ("site-packages", "dist-packages")
 
 
@@ -26,9 +27,19 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def is_clean_json(text: str) -> bool:
+    """Whether JSON text surely holds nothing to make visible, no markup and no machine path."""
+    suspicious = ("<", ">", "&", "\x7f", "\\u", "\\r", "\\b", "\\f", "file:")
+    if any(mark in text for mark in suspicious) or _PATH.search(text):
+        return False
+    return text.isascii() or not _UNPRINTABLE.search(text)
+
+
 def without_machine_paths(text: str) -> str:
     """The text with absolute paths cut to their end: ``/home/x/.cache/hub/a.bin`` is ``…/hub/a.bin``."""
-    return _PATH.sub(lambda found: _path_end(found.group(1)), text) if "/" in text else text
+    if "/" not in text:
+        return text
+    return _PATH.sub(lambda found: _path_end(found.group(1)), text.replace("file:///", "/"))
 
 
 def _path_end(path: str) -> str:

@@ -75,7 +75,7 @@ const report = (function () {
     if (value !== 0 && (size < 1e-3 || size >= 1e7)) text = value.toExponential(2);
     else if (size >= 1000) text = Math.round(value).toLocaleString("en-US");
     // Close to one the distance to one is the news: a cosine of 0.99991 must not read 1.
-    else if (size > 0.99 && size < 1) text = value.toFixed(Math.min(15, Math.ceil(-Math.log10(1 - size)) + 1));
+    else if (size > 0.99 && size < 1) text = String(Number(value.toFixed(Math.min(15, Math.ceil(-Math.log10(1 - size)) + 1))));
     else text = String(Number(value.toPrecision(3)));
     return text + (unit || "");
   }

@@ -15,9 +15,10 @@ report.evidence = (function () {
   }
   const section = (title, ...parts) => { const kept = parts.flat().filter(present); return kept.length ? h("section", {}, h("h3", {}, title), kept) : null; };
 
-  function findings(one) {
-    if (!one.findings.length) return null;
-    const lines = one.findings.map((f) => [f.metric.replaceAll("_", " "), f.output, measured(f.value), measured(f.limit),
+  function findings(d) {
+    const found = d.verdict.findings || [];
+    if (!found.length) return null;
+    const lines = found.map((f) => [f.metric.replaceAll("_", " "), f.output, measured(f.value), measured(f.limit),
       h("span", { class: "status " + (f.within ? "PASS" : "FAIL") }, report.icon(f.within ? "PASS" : "FAIL"), f.within ? "within" : "outside"), f.where || ""]);
     return section("What the verdict measured", table("Findings", [["Limit"], ["Output"], ["Measured", "number"], ["Limit", "number"], ["Result"], ["Worst at"]], lines));
   }
@@ -28,10 +29,10 @@ report.evidence = (function () {
   const LOGITS = [["kl_mean", "KL divergence, mean (nats)"], ["kl_max", "KL divergence, max (nats)"], ["top1_agreements", "same top token, positions"], ["top5_overlap", "top-5 overlap"],
     ["margin_median", "reference margin, median"], ["divergent", "positions with another top token"]];
   function numbers(output) {
-    const a = output.candidate || {}, b = output.control || {}, p = output.candidate_logits || {}, q = output.control_logits || {};
+    const a = output.candidate || {}, census_of = (side) => output[side + "_census"] || {}, b = output.control || {}, p = output.candidate_logits || {}, q = output.control_logits || {};
     const lines = [...ROWS.map(([key, label]) => [label, a[key], b[key]]), ...LOGITS.map(([key, label]) => [label, p[key], q[key]])].filter((line) => present(line[1]) || present(line[2]));
     const census = [["nan", "NaN"], ["positive_infinity", "+inf"], ["negative_infinity", "-inf"], ["saturated", "saturated"], ["zeros", "zeros"]]
-      .map(([key, label]) => [label, output.candidate_census[key], output.control_census[key]]).filter((line) => line[1] || line[2]);
+      .map(([key, label]) => [label, census_of("candidate")[key], census_of("control")[key]]).filter((line) => line[1] || line[2]);
     const shape = output.shape.join("×") || "scalar";
     if (output.mismatch) return section(output.name, h("p", {}, "Not compared: " + output.mismatch));
     return section("Output " + output.name + ", " + shape + ", " + output.elements.toLocaleString("en-US") + " elements",
@@ -52,43 +53,46 @@ report.evidence = (function () {
     return section("Positions with another top token", table("Divergences", [["Position"], ["Reference token", "number"], ["Candidate token", "number"], ["Reference margin", "number"], ["Error at the pair", "number"], ["1 ULP", "number"], [""]], lines));
   }
 
-  const operand = ([shape, strides, dtype]) => h("span", { title: "strides " + strides.join(", ") }, "[" + shape.join(", ") + "] " + dtype);
-  function ops(one) {
-    const device = one.device;
+  const operand = (o) => h("span", { title: "strides " + o.strides.join(", ") }, "[" + o.shape.join(", ") + "] " + o.dtype);
+  const STATES = ["spyre_failed", "not_implemented", "cpu_fallback", "spyre_enabled"];
+  const candidate = (d) => (d.observations || {}).candidate || {};
+
+  function ops(d) {
+    const device = candidate(d).device;
     if (!device) return null;
-    const total = device.ops_on_device + device.fallbacks;
-    const meter = h("div", { class: "meter", role: "img", "aria-label": percent(device.share) + " of op calls on the device" });
+    const total = device.ops_on_device + device.fallbacks, share = total ? device.ops_on_device / total : null;
+    const meter = h("div", { class: "meter", role: "img", "aria-label": percent(share) + " of op calls on the device" });
     for (const [state, count] of [["spyre_enabled", device.ops_on_device], ["cpu_fallback", device.fallbacks]]) {
       const part = h("span", { class: state });
       part.style.width = (total ? (100 * count) / total : 0) + "%";
       meter.append(part);
     }
-    const states = {};
-    for (const [, state] of one.ops) states[state] = (states[state] || 0) + 1;
-    const select = h("select", { "aria-label": "Op state" }, h("option", { value: "" }, "all states"), Object.keys(states).map((state) => h("option", { value: state }, state + " (" + states[state] + ")")));
+    const uses = [...device.ops].sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || b.count - a.count);
+    const counts = STATES.map((state) => [state, uses.filter((use) => use.state === state).length]).filter(([, count]) => count);
+    const select = h("select", { "aria-label": "Op state" }, h("option", { value: "" }, "all states"), counts.map(([state, count]) => h("option", { value: state }, state + " (" + count + ")")));
     const box = h("div");
-    const show = () => box.replaceChildren(table("Ops", [["Op"], ["State"], ["Calls", "number"], ["Operands"]], one.ops.filter(([, state]) => !select.value || state === select.value)
-      .map(([op, state, count, operands]) => [h("span", { class: "mono" }, op), h("span", { class: "state " + state }, state), count.toLocaleString("en-US"), h("span", { class: "mono" }, operands.map((one, at) => [at ? ", " : "", operand(one)]))])));
+    const show = () => box.replaceChildren(table("Ops", [["Op"], ["State"], ["Calls", "number"], ["Operands"]], uses.filter((use) => !select.value || use.state === select.value)
+      .map((use) => [h("a", { class: "mono", href: "ops.html#op=" + encodeURIComponent(use.op) }, use.op), h("span", { class: "state " + use.state }, use.state), use.count.toLocaleString("en-US"), h("span", { class: "mono" }, use.operands.map((one, at) => [at ? ", " : "", operand(one)]))])));
     select.addEventListener("change", show);
     show();
-    const more = one.op_variants > one.ops.length ? h("p", { class: "quiet" }, one.ops.length + " of " + one.op_variants + " variants shown, the most troublesome first.") : null;
-    return section("Ops: " + percent(device.share) + " of " + total.toLocaleString("en-US") + " calls on the device", meter, compiled(device.compiled), h("div", { class: "bar" }, select), box, more);
+    return section("Ops: " + percent(share) + " of " + total.toLocaleString("en-US") + " calls on the device", meter, compiled(device.compiled), h("div", { class: "bar" }, select), box,
+      uses.length >= 400 ? h("p", { class: "quiet" }, "The 400 most troublesome variants; all of them are in ops.parquet of the run.") : null);
   }
   function compiled(c) {
     return c ? facts([["Graphs", c.graphs], ["Graph breaks", c.graph_breaks], ["Recompiles", c.recompiles], ["Plan steps", c.plan_steps + " (" + c.fallback_steps + " fallback)"],
       ["Padding", bytes(c.padded_bytes)], ["Restickifies", c.restickifies], ["Compile time", duration(c.seconds)]]) : null;
   }
 
-  function artefacts(one) {
-    const c = one.checkpoint;
-    if (!c) return section("Checkpoint", facts([["Origin", h("code", {}, one.origin || "unknown")]]));
+  function artefacts(d) {
+    const c = d.checkpoint;
+    if (!c) return section("Checkpoint", facts([["Origin", h("code", {}, d.origin || "unknown")]]));
     const files = table("Files", [["File"], ["Size", "number"], ["sha256"]], c.files.map((f) => [f.name, bytes(f.size), h("code", {}, f.sha256)]));
-    return section("Checkpoint", facts([["Origin", h("code", {}, one.origin)], ["Format", c.format + (c.allow_pickle ? " (pickle allowed)" : "")], ["Stored dtype", c.stored_dtype],
-      ["Architecture", c.architecture], ["Parameters", c.parameters ? c.parameters.toLocaleString("en-US") : null], ["Licence", one.licence], ["Digest", h("code", {}, c.digest)]]),
+    return section("Checkpoint", facts([["Origin", h("code", {}, d.origin)], ["Format", c.format + (c.allow_pickle ? " (pickle allowed)" : "")], ["Stored dtype", c.stored_dtype],
+      ["Architecture", c.architecture], ["Parameters", c.parameters ? c.parameters.toLocaleString("en-US") : null], ["Licence", d.case.licence], ["Digest", h("code", {}, c.digest)]]),
       h("details", {}, h("summary", {}, c.files.length + (c.files.length === 1 ? " file" : " files")), files));
   }
-  function roles(one) {
-    const lines = Object.entries(one.observations).map(([role, o]) => [role, o.target, o.mode, o.dtype, String(o.threads), duration(Object.values(o.seconds).reduce((a, b) => a + report.number(b), 0)),
+  function roles(d) {
+    const lines = Object.entries(d.observations || {}).map(([role, o]) => [role, o.target, o.mode, o.dtype, String(o.threads), duration(Object.values(o.seconds).reduce((a, b) => a + report.number(b), 0)),
       bytes(o.peak_memory), (o.cached ? ["cached"] : []).concat(o.drills.map((d) => "drill: " + d), o.notes).join("; ")]);
     return lines.length ? section("Who ran", table("Observations", [["Role"], ["Target"], ["Mode"], ["Dtype"], ["Threads", "number"], ["Time", "number"], ["Peak memory", "number"], ["Notes"]], lines)) : null;
   }
@@ -97,10 +101,11 @@ report.evidence = (function () {
     const code = h("code", { tabindex: "0" }, text);
     return h("div", { class: "copy" }, code, button);
   }
-  function settings(one) {
-    const limits = Object.entries(one.tolerance || {}).filter(([key]) => key !== "reason").map(([key, value]) => [key.replaceAll("_", " "), measured(value)]);
-    const pairs = Object.entries((one.device || {}).configuration || {});
-    return [limits.length ? section("Tolerances in force", facts(limits), one.relaxed && one.relaxed.reason ? h("p", {}, "Relaxed: " + one.relaxed.reason) : null) : null,
+  function settings(d) {
+    const limits = Object.entries(d.verdict.tolerance || {}).filter(([key]) => key !== "reason").map(([key, value]) => [key.replaceAll("_", " "), measured(value)]);
+    const pairs = Object.entries((candidate(d).device || {}).configuration || {});
+    const why = (d.case.tolerance || {}).reason;
+    return [limits.length ? section("Tolerances in force", facts(limits), why ? h("p", {}, "Relaxed: " + why) : null) : null,
       pairs.length ? section("Device settings", facts(pairs)) : null];
   }
   return { facts, table, section, findings, numbers, steps, divergences, ops, artefacts, roles, copyable, settings, present };

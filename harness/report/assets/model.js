@@ -48,7 +48,7 @@ report.views["model.html"] = async function () {
     root.replaceChildren(
       h("p", { class: "crumb" }, h("a", { href: "index.html" }, "Overview"), " / " + (model.family || "models")),
       h("h1", {}, model.name),
-      h("p", { class: "quiet" }, [model.task, model.architecture, detail.licence].filter(Boolean).join(" · ")),
+      h("p", { class: "quiet" }, [model.task, model.architecture, detail.case.licence].filter(Boolean).join(" · ")),
       tabs,
       h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: "0", "aria-labelledby": "tab-" + chosen.index }, panel(chosen, detail)));
     if (focusTab) { focusTab = false; document.getElementById("tab-" + chosen.index).focus(); }
@@ -56,30 +56,36 @@ report.views["model.html"] = async function () {
   let focusTab = false;
 
   function panel(one, d) {
+    const v = d.verdict, outputs = (d.comparison || {}).outputs || [], skipped = (d.comparison || {}).not_compared || [];
+    const took = d.started ? (Date.parse(d.finished) - Date.parse(d.started)) / 1000 : null;
     return [
-      h("p", { class: "sentence" }, report.status(one.status), " ", d.sentence),
-      d.flags && d.flags.length ? h("p", {}, d.flags.map((flag) => h("span", { class: "tag" }, flag.replaceAll("_", " ")))) : null,
+      h("p", { class: "sentence" }, report.status(one.status), " ", v.sentence),
+      v.flags && v.flags.length ? h("p", {}, v.flags.map((flag) => h("span", { class: "tag" }, flag.replaceAll("_", " ")))) : null,
       evidence.facts([["Outcome", d.outcome.kind.replaceAll("_", " ") + (d.outcome.stage ? " in stage " + d.outcome.stage : "") + (d.outcome.signal ? ", " + d.outcome.signal : "")],
-        ["Compared", d.tensors ? d.tensors + (d.tensors === 1 ? " tensor, " : " tensors, ") + d.elements.toLocaleString("en-US") + " elements" : "nothing"],
+        ["Compared", v.tensors ? v.tensors + (v.tensors === 1 ? " tensor, " : " tensors, ") + v.elements.toLocaleString("en-US") + " elements" : "nothing"],
         ["Error ratio", one.ratio === null ? null : report.measured(one.ratio, report.readable(one.ratio, "× the control's"))],
-        ["Ops on device", one.share === null ? null : report.percent(one.share)], ["Started", d.started ? report.time(d.started) : null], ["Took", d.seconds === undefined ? null : report.duration(d.seconds)]]),
-      expectation(d), failure(d), history(one, d), evidence.findings ? d.findings && evidence.findings(d) : null,
-      h("div", { class: "split" }, (d.outputs || []).map((output) => [evidence.numbers(output), h("div", {}, evidence.steps(output), evidence.divergences(output))])),
-      d.not_compared && d.not_compared.length ? evidence.section("Not compared", h("ul", {}, d.not_compared.map((text) => h("li", {}, text)))) : null,
-      d.outputs ? [evidence.ops(d), evidence.roles(d), evidence.settings(d), evidence.artefacts(d)] : null,
+        ["Ops on device", one.share === null ? null : report.percent(one.share)], ["Started", d.started ? report.time(d.started) : null], ["Took", took === null ? null : report.duration(took)]]),
+      v.stale_expectation ? h("p", { class: "notice warning" }, "Expectation to remove: " + v.stale_expectation) : null,
+      expectation(d), reproducer(d), failure(d), history(one, d), evidence.findings(d),
+      h("div", { class: "split" }, outputs.map((output) => [evidence.numbers(output), h("div", {}, evidence.steps(output), evidence.divergences(output))])),
+      skipped.length ? evidence.section("Not compared", h("ul", {}, skipped.map((text) => h("li", {}, text)))) : null,
+      evidence.ops(d), evidence.roles(d), evidence.settings(d), evidence.artefacts(d),
       evidence.section("Run it yourself", evidence.copyable(d.commands.run), evidence.copyable(d.commands.localize), evidence.copyable(d.commands.repro)),
       inputs(d), attempts(d), environment(),
     ];
   }
   function expectation(d) {
-    const e = d.expectation;
-    if (!e) return d.excluded ? h("p", {}, "Excluded: " + d.excluded) : null;
+    const e = d.case.expectation;
+    if (!e) return d.case.excluded ? h("p", {}, "Excluded: " + d.case.excluded) : null;
     const link = e.issue && /^https?:\/\//.test(e.issue) ? h("a", { href: e.issue, rel: "noopener noreferrer" }, e.issue) : e.issue;
     return h("div", { class: "notice" }, "Expected " + e.outcome.replaceAll("_", " ") + ": " + e.reason + " ", link || null, e.expires ? " (expires " + e.expires + ")" : null);
   }
+  function reproducer(d) {
+    return d.reproducer ? h("p", {}, h("a", { class: "button primary", href: d.reproducer.path, download: true }, "Download the reproducer (" + report.bytes(d.reproducer.size) + ")")) : null;
+  }
   function failure(d) {
     const o = d.outcome;
-    return [o.message && o.message !== d.sentence ? h("p", {}, o.message) : null,
+    return [o.message && o.message !== d.verdict.sentence ? h("p", {}, o.message) : null,
       o.detail ? evidence.section("Detail", h("pre", { class: "block", tabindex: "0" }, o.detail)) : null,
       d.log ? evidence.section("Log", d.log.path ? h("p", {}, h("a", { href: d.log.path }, "Whole log"), " (" + report.bytes(d.log.size) + ")") : h("p", {}, report.bytes(d.log.size) + ", kept in the run directory"),
         d.log.text ? h("details", {}, h("summary", {}, "Excerpt"), h("pre", { class: "block", tabindex: "0" }, d.log.text)) : null) : null];
@@ -94,13 +100,13 @@ report.views["model.html"] = async function () {
       { height: 180, labels: (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : "")) }) : null);
   }
   function inputs(d) {
-    const texts = (d.inputs.texts || []).map((text) => h("pre", { class: "block", tabindex: "0" }, text));
-    const ids = (d.inputs.ids || []).length ? h("pre", { class: "block", tabindex: "0" }, d.inputs.ids.map((row) => row.join(" ")).join("\n")) : null;
-    return texts.length || ids ? evidence.section("Asked", texts, ids, d.inputs.decode_steps ? h("p", { class: "quiet" }, d.inputs.decode_steps + " teacher-forced decode steps") : null) : null;
+    const texts = (d.case.inputs.texts || []).map((text) => h("pre", { class: "block", tabindex: "0" }, text));
+    const ids = (d.case.inputs.ids || []).length ? h("pre", { class: "block", tabindex: "0" }, d.case.inputs.ids.map((row) => row.join(" ")).join("\n")) : null;
+    return texts.length || ids ? evidence.section("Asked", texts, ids, d.case.inputs.decode_steps ? h("p", { class: "quiet" }, d.case.inputs.decode_steps + " teacher-forced decode steps") : null) : null;
   }
   function attempts(d) {
     if (!d.attempts || d.attempts.length < 2) return null;
-    return evidence.section("Attempts", evidence.table("Attempts", [["#", "number"], ["Outcome"], ["Message"], ["Time", "number"]], d.attempts.map((a, at) => [String(at + 1), a.kind, a.message, report.duration(a.seconds)])));
+    return evidence.section("Attempts", evidence.table("Attempts", [["#", "number"], ["Outcome"], ["Message"], ["Time", "number"]], d.attempts.map((a, at) => [String(at + 1), a.outcome.kind, a.outcome.message, report.duration(a.seconds)])));
   }
   function environment() {
     const e = report.site.runs[report.site.runs.length - 1].environment;
