@@ -21,7 +21,7 @@ from harness import matrix, pipeline, store
 from harness.errors import HarnessError, UsageError
 from harness.executors import LocalPool
 from harness.options import add_options, settings_from
-from harness.records import Case, CaseResult, OutcomeKind, Run, Status
+from harness.records import NO_RESULT, Case, CaseResult, OutcomeKind, Run, Status
 from harness.verdict.exits import exit_status
 
 RUN = pytest.StashKey["RunControl"]()
@@ -221,7 +221,7 @@ class RunControl:
                 f"{len(cases)}); resume it with the options it began with: {stored.run.selection or 'none'}"
             )
         self.run = stored.run
-        self._results = {r.case.id: r for r in stored.results if r.outcome.kind not in _REPEATED}
+        self._results = {r.case.id: r for r in stored.results if r.outcome.kind not in NO_RESULT}
 
     def _carry_out(self, case: Case) -> CaseResult:
         result = self.pipeline.run_case(case)
@@ -288,10 +288,6 @@ class RunControl:
     def _report_stage(self, case: Case, stage: str) -> None:
         if self._verbose_stages:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
-
-
-_REPEATED = frozenset({OutcomeKind.CANCELLED, OutcomeKind.LOST_WORKER, OutcomeKind.UNAVAILABLE})
-"""Outcomes that a resumed run tries again: nothing was learnt about the case."""
 
 
 def _interleaved(cases: tuple[Case, ...]) -> list[Case]:

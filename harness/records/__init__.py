@@ -1,6 +1,7 @@
 """The nouns that stages hand over: frozen, typed, each field documented."""
 
 from harness.records.base import (
+    NO_RESULT,
     Dtype,
     Mode,
     OpState,
@@ -19,6 +20,7 @@ from harness.records.comparison import (
     OutputComparison,
     PairNumbers,
 )
+from harness.records.localization import Cause, Localization, ModuleError, ModuleEvidence, OpError
 from harness.records.observation import (
     Checkpoint,
     CompileFacts,
@@ -73,6 +75,7 @@ from harness.records.work import (
 __all__ = [
     "EXPECTABLE",
     "NATURAL",
+    "NO_RESULT",
     "RUN_SCHEMA",
     "Attempt",
     "Axes",
@@ -81,6 +84,7 @@ __all__ = [
     "CandidateWork",
     "Case",
     "CaseResult",
+    "Cause",
     "Cell",
     "Census",
     "Change",
@@ -101,11 +105,15 @@ __all__ = [
     "FolderSource",
     "HubSource",
     "Inputs",
+    "Localization",
     "LogitNumbers",
     "Manifest",
     "Mode",
     "ModelRow",
+    "ModuleError",
+    "ModuleEvidence",
     "Observation",
+    "OpError",
     "OpState",
     "OpUse",
     "Outcome",

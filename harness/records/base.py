@@ -95,6 +95,11 @@ class OutcomeKind(StrEnum):
     EXCLUDED = "excluded"
 
 
+NO_RESULT = frozenset({OutcomeKind.UNAVAILABLE, OutcomeKind.GATED, OutcomeKind.CANCELLED, OutcomeKind.LOST_WORKER})
+"""Outcomes from which nothing is learnt about the case: a resumed run tries it again, and of two shards'
+results the other one holds."""
+
+
 class Status(StrEnum):
     """The judgement of a case; `harness.verdict` alone assigns it."""
 

@@ -1,0 +1,22 @@
+"""Run <-> files: the only code that opens a run directory.
+
+A run directory holds ``run.json`` (plan, environment, totals), ``cases.jsonl`` (a line per case, flushed
+to the disk as the case ends), ``logs/`` and, when the run has ended, ``ops.parquet`` and
+``metrics.parquet``. Every file but cases.jsonl is replaced as a whole or not at all.
+"""
+
+from harness.store.layout import CASES_FILE, RUN_FILE
+from harness.store.merge import merge
+from harness.store.read import StoredRun, read_run
+from harness.store.write import RunWriter, new_run_id, write_atomically
+
+__all__ = [
+    "CASES_FILE",
+    "RUN_FILE",
+    "RunWriter",
+    "StoredRun",
+    "merge",
+    "new_run_id",
+    "read_run",
+    "write_atomically",
+]

@@ -1,0 +1,70 @@
+"""Shards of one plan -> one run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from harness.errors import StoreError, UsageError
+from harness.records import NO_RESULT, CaseResult, Run
+from harness.store.layout import RUN_FILE
+from harness.store.read import StoredRun, read_run
+from harness.store.write import RunWriter
+
+
+def merge(directories: list[Path], out: Path) -> StoredRun:
+    """Union of shards in a new run directory.
+
+    Planned cases without a result stay missing and keep the run unfinished. A case that one shard could
+    not run takes the result of another that could. Raises StoreError, naming every case, for results that
+    contradict one another, and for shards of different manifests or software.
+    """
+    if not directories:
+        raise UsageError("merge: no run directory given.")
+    if (out / RUN_FILE).exists():
+        raise UsageError(f"{out}: holds a run already; name a new directory for the merged one.")
+    runs = [read_run(directory) for directory in directories]
+    _require_one(runs, "manifests", lambda run: run.manifest_digest[:12])
+    _require_one(runs, "software", lambda run: ", ".join(f"{p.name} {p.version}" for p in run.environment.packages))
+    results = _union(runs)
+    plan = {case.id: case for stored in runs for case in stored.run.plan}
+    first = min(runs, key=lambda stored: stored.run.run_id).run
+    merged = first.model_copy(
+        update={"plan": tuple(plan[key] for key in sorted(plan)), "finished": None, "totals": {}, "exit_status": None}
+    )
+    writer = RunWriter(out, merged)
+    for key in sorted(results):
+        writer.append(results[key])
+    ended = [stored.run.finished for stored in runs]
+    if all(ended) and set(plan) <= set(results):
+        statuses = [stored.run.exit_status or 0 for stored in runs]
+        writer.finish(max(when for when in ended if when), max(statuses))
+    else:
+        writer.close()
+    return read_run(out)
+
+
+def _union(runs: Iterable[StoredRun]) -> dict[str, CaseResult]:
+    results: dict[str, CaseResult] = {}
+    home: dict[str, Path] = {}
+    conflicts = []
+    for stored in runs:
+        for result in stored.results:
+            key = result.case.id
+            other = results.get(key)
+            if other is None or (other.outcome.kind in NO_RESULT and result.outcome.kind not in NO_RESULT):
+                results[key], home[key] = result, stored.directory
+            elif result.outcome.kind not in NO_RESULT and other != result:
+                conflicts.append(f"{key}: {home[key]} and {stored.directory} have different results")
+    if conflicts:
+        raise StoreError(
+            "\n".join(conflicts) + "\nShards must not overlap: run them with the same manifest and --shard I/N."
+        )
+    return results
+
+
+def _require_one(runs: Iterable[StoredRun], what: str, fact: Callable[[Run], str]) -> None:
+    told = {fact(stored.run): stored.directory for stored in runs}
+    if len(told) > 1:
+        different = "; ".join(f"{directory}: {text or 'not told'}" for text, directory in told.items())
+        raise StoreError(f"these shards ran different {what} and are no parts of one run: {different}")

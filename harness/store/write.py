@@ -1,0 +1,165 @@
+"""Writes a run directory: a line per case as it ends, everything else as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.errors import StoreError
+from harness.records import CaseResult, Run, Status
+from harness.store.layout import CASES_FILE, RUN_FILE
+from harness.store.read import lines_of
+from harness.store.tables import write_tables
+
+
+def new_run_id(now: datetime) -> str:
+    """An id that sorts by time: ``20260131T020304Z-1a2b3c``."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data`` entirely, or leave it as it was (a full disk included)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+class RunWriter:
+    """The one writer of a run directory. Safe to call from the threads that wait for cases."""
+
+    def __init__(self, directory: Path, run: Run, clean: Callable[[str], str] = str) -> None:
+        """Begin, or go on with, the run in ``directory``. ``clean`` takes secrets out of others' texts.
+
+        Raises StoreError while another process writes there.
+        """
+        self.directory = directory
+        self._run = run
+        self._clean = clean
+        self._lock = threading.Lock()
+        (directory / "logs").mkdir(parents=True, exist_ok=True)
+        # A descriptor opened once: a disk that fills later cannot stop us from opening it.
+        self._cases = os.open(directory / CASES_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            self._be_alone()
+            repair_tail(directory / CASES_FILE)
+            self._write_run(run)
+        except BaseException:
+            os.close(self._cases)
+            raise
+
+    def append(self, result: CaseResult) -> None:
+        """Write one case's line and flush it to the disk."""
+        line = (self._cleaned(result).model_dump_json() + "\n").encode()
+        with self._lock:
+            start = os.lseek(self._cases, 0, os.SEEK_END)
+            try:
+                written = 0
+                while written < len(line):
+                    written += os.write(self._cases, line[written:])
+                os.fsync(self._cases)
+            except OSError as error:
+                os.ftruncate(self._cases, start)  # never leave half a line before the next one
+                raise StoreError(
+                    f"{self.directory / CASES_FILE}: cannot write the result of {result.case.id}: "
+                    f"{error.strerror}. Results before it are kept; free space and use --resume."
+                ) from error
+
+    def finish(self, finished: datetime, exit_status: int) -> Run:
+        """Write totals and tables; returns the finished run."""
+        totals: Counter[Status] = Counter()
+        write_tables(self.directory, self._results(totals))
+        run = self._run.model_copy(update={"finished": finished, "exit_status": exit_status, "totals": dict(totals)})
+        self._write_run(run)
+        self.close()
+        return run
+
+    def close(self) -> None:
+        """Give the directory free, finished or not."""
+        with contextlib.suppress(OSError):
+            os.close(self._cases)
+
+    def _results(self, totals: Counter[Status]) -> Iterator[CaseResult]:
+        """The result that holds of each case, one in memory at a time."""
+        path = self.directory / CASES_FILE
+        last = {line.result.case.id: line.offset for line in lines_of(path) if line.result}
+        for line in lines_of(path):
+            if line.result and last[line.result.case.id] == line.offset:
+                totals[line.result.verdict.status] += 1
+                yield line.result
+
+    def _be_alone(self) -> None:
+        try:
+            fcntl.flock(self._cases, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{self.directory}: another process is writing this run. Let it finish, or name another --run-dir."
+            ) from error
+
+    def _write_run(self, run: Run) -> None:
+        write_atomically(self.directory / RUN_FILE, run.model_dump_json(indent=1).encode())
+
+    def _cleaned(self, result: CaseResult) -> CaseResult:
+        """The result without secrets in anything but the case, which comes from the manifest."""
+        others = result.model_dump_json(exclude={"case"})
+        if self._clean(others) == others:
+            return result
+        told: dict[str, Any] = _each_text(result.model_dump(mode="json", exclude={"case"}), self._clean)
+        return CaseResult.model_validate({**told, "case": result.case})
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_each_text(item, change) for item in value]
+    if isinstance(value, dict):
+        return {change(key): _each_text(item, change) for key, item in value.items()}
+    return value
+
+
+def repair_tail(path: Path) -> None:
+    """Make what is appended next start on a line of its own: complete a whole last line, cut a torn one."""
+    torn = None
+    for line in lines_of(path):
+        torn = line if line.result is None else None
+    with path.open("rb+") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        if size == 0:
+            return
+        stream.seek(-1, os.SEEK_END)
+        if stream.read(1) == b"\n":
+            return
+        if torn is None:
+            stream.write(b"\n")
+        else:
+            stream.truncate(torn.offset)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new name in a directory last as its file does."""
+    with contextlib.suppress(OSError):  # some network file systems cannot
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
