@@ -108,14 +108,22 @@ class ReferenceStore:
 
     def _evict(self) -> None:
         """Remove the entries longest unused while the store is over its limit, today's excepted."""
-        entries = [folder for folder in self.root.glob("??/*") if folder.is_dir()]
-        sizes = {folder: sum(f.stat().st_size for f in folder.iterdir()) for folder in entries}
-        excess = sum(sizes.values()) - self._limit
-        for folder in sorted(entries, key=lambda f: f.stat().st_mtime):
-            if excess <= 0 or time.time() - folder.stat().st_mtime < 86_400:
-                return
-            shutil.rmtree(folder, ignore_errors=True)
-            excess -= sizes[folder]
+        with contextlib.suppress(FileNotFoundError):  # another run is removing the same: its turn then
+            for draft in self.root.glob(".draft-*"):  # of runs that were killed
+                if not _of_today(draft):
+                    shutil.rmtree(draft, ignore_errors=True)
+            entries = [folder for folder in self.root.glob("??/*") if folder.is_dir()]
+            sizes = {folder: sum(f.stat().st_size for f in folder.iterdir()) for folder in entries}
+            excess = sum(sizes.values()) - self._limit
+            for folder in sorted(entries, key=lambda f: f.stat().st_mtime):
+                if excess <= 0 or _of_today(folder):
+                    return
+                shutil.rmtree(folder, ignore_errors=True)
+                excess -= sizes[folder]
+
+
+def _of_today(folder: Path) -> bool:
+    return time.time() - folder.stat().st_mtime < 86_400
 
 
 def sha256(path: Path) -> str:
