@@ -25,13 +25,13 @@ from spyre_emulator import runtime as _runtime  # noqa: E402
 
 _registration.register(_runtime.SpyreModule())
 
-from spyre_emulator import compiler as _compiler  # noqa: E402
+from spyre_emulator import compiler  # noqa: E402
 from spyre_emulator.configuration import configuration  # noqa: E402
 from spyre_emulator.fallbacks import FallbackWarning, UnsupportedError  # noqa: E402
 from spyre_emulator.recording import CompileReport, OpVariant, Recording, record  # noqa: E402
 from spyre_emulator.settings import Settings, using  # noqa: E402
 
-_compiler.register()
+compiler.register()
 
 __version__ = metadata.version("spyre-conformance")
 

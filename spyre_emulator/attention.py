@@ -9,6 +9,7 @@ import torch
 
 from spyre_emulator import kernels, private
 from spyre_emulator.kernels import Kernel
+from spyre_emulator.numerics import round_
 
 aten = private.aten
 Tensor = torch.Tensor
@@ -66,7 +67,7 @@ def attention(
 ) -> tuple[Any, ...]:
     """Results of the fused operator; only the first is used by PyTorch without gradients."""
     factor = math.sqrt(scale if scale is not None else query.shape[-1] ** -0.5)
-    rounded = kernels.round_ if half else (lambda t: t)
+    rounded = round_ if half else (lambda t: t)
     scores = rounded(rounded(query * factor) @ rounded(key * factor).transpose(-2, -1))
     if is_causal:
         blocked = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cpu").triu(1)
@@ -81,7 +82,7 @@ def attention(
 
 def _like_query(output: Tensor, query: Tensor) -> Tensor:
     """`output` in the dimension order of the query's strides, as the device's decomposition leaves it."""
-    order = sorted(range(output.dim()), key=lambda d: query.stride(d), reverse=True)
+    order = sorted(range(output.dim()), key=query.stride, reverse=True)
     if order == list(range(output.dim())):
         return output
     result = torch.empty_permuted(output.shape, order, dtype=output.dtype, device="cpu")

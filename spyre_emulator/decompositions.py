@@ -8,6 +8,7 @@ import torch
 
 from spyre_emulator import kernels, private
 from spyre_emulator.kernels import Kernel
+from spyre_emulator.numerics import round_
 
 aten = private.aten
 Tensor = torch.Tensor
@@ -16,7 +17,7 @@ Tensor = torch.Tensor
 def softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool) -> Tensor:
     """Softmax in 16 bit when `half` or when widening a 16-bit input."""
     result = torch.softmax(x, dim)
-    return kernels.round_(result) if half else result
+    return round_(result) if half else result
 
 
 def register_kernels() -> None:

@@ -111,21 +111,18 @@ def operand_dtypes(args: Sequence[Any]) -> tuple[torch.dtype, ...]:
 class EagerCall:
     """The eager kernel of one operator: callable from the dispatcher with device tensors."""
 
-    __slots__ = ("_checked", "_generation", "kernel", "op")
+    __slots__ = ("fallback", "kernel", "op")
 
     def __init__(self, op: OpOverload) -> None:
         self.op = op
         self.kernel = kernels.lookup(op)
-        self._checked: set[Any] = set()
-        self._generation = -1
+        self.fallback = operators.state_of(op, compiled=False) != operators.ENABLED
 
     def _book(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         operands = (*args, *kwargs.values()) if kwargs else args
         for record in recording.active:
             record.eager[(self.op, False, recording.operand_key(operands))] += 1
-        if operators.state_of(self.op, compiled=False) != operators.ENABLED or settings.current.strict:
-            fallbacks.check_eager(self.op, operand_dtypes(operands))
-        elif settings.current.coverage == "published":
+        if self.fallback or settings.current.coverage == "published" or settings.current.strict:
             fallbacks.check_eager(self.op, operand_dtypes(operands))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -185,7 +182,7 @@ def view(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = op(*[host_argument(a) for a in args], **{k: host_argument(v) for k, v in kwargs.items()})
 
     def device_view(r: Tensor) -> Tensor:
-        return private.as_strided(base, r.shape, r.stride(), r.storage_offset())
+        return private.as_strided(base, r.shape, r.stride(), int(r.storage_offset()))
 
     return type(result)(map(device_view, result)) if isinstance(result, (tuple, list)) else device_view(result)
 
@@ -207,9 +204,7 @@ class MutatingCall:
         ]
 
     def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        return [
-            kwargs.get(name) if keyword or i >= len(args) else args[i] for i, name, keyword in self.targets
-        ]
+        return [kwargs.get(name) if keyword or i >= len(args) else args[i] for i, name, keyword in self.targets]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         written = self._written(args, kwargs)
@@ -322,7 +317,7 @@ def functional_of(op: OpOverload) -> OpOverload | None:
     dropped = set() if in_place else written
     wanted = [(a.name, str(a.type)) for a in schema.arguments if a.name not in dropped]
     for overload in packet.overloads():
-        candidate = getattr(packet, overload)
+        candidate: OpOverload = getattr(packet, overload)
         arguments = candidate._schema.arguments
         if any(a.alias_info is not None for a in arguments):
             continue

@@ -1,4 +1,4 @@
-"""CPU fallbacks as the published stack makes them: a warning once per location, refusals in strict or published mode."""
+"""CPU fallbacks as the published stack makes them: a warning once per location, refusals where asked for."""
 
 from __future__ import annotations
 

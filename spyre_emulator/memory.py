@@ -89,7 +89,7 @@ def wrap(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         nbytes = nbytes // shadow_size * dtype.itemsize
     shape = host.shape
     stride = host.stride()
-    offset = host.storage_offset()
+    offset = int(host.storage_offset())
     storage = private.make_storage(source, DEVICE, nbytes)
     storage.spyre = Buffer(host, dtype, (shape, stride, offset, dtype), device_bytes(shape, dtype))
     return private.make_tensor(storage, offset, shape, stride, dtype)
@@ -138,7 +138,7 @@ def adopt(storage: Any, dtype: torch.dtype) -> None:
     """Give a storage of raw host bytes (from torch.load or UntypedStorage) its buffer, now that `dtype` is known."""
     raw: torch.UntypedStorage = storage.raw_bytes
     count = raw.nbytes() // dtype.itemsize
-    host = torch.empty(0, dtype=dtype, device="cpu").set_(raw, 0, (count,), (1,))  # type: ignore[call-overload]
+    host = torch.empty(0, dtype=dtype, device="cpu").set_(raw, 0, (count,), (1,))
     values = to_device(host, dtype)
     storage.spyre = Buffer(values, dtype, ((count,), (1,), 0, dtype), device_bytes((count,), dtype))
 

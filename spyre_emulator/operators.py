@@ -18,7 +18,7 @@ FALLBACK = "cpu_fallback"
 FAILED = "spyre_failed"
 MISSING = "not_implemented"
 
-INDEXING = frozenset("embedding index_select index_copy index_add index_put scatter where topk".split())
+INDEXING = frozenset(["embedding", "index_select", "index_copy", "index_add", "index_put", "scatter", "where", "topk"])
 """Operators whose integer operands are positions, which the device takes as int32."""
 _UNSUPPORTED_OPERANDS = frozenset({torch.int64, torch.float64, torch.complex64, torch.complex128})
 

@@ -6,7 +6,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -132,7 +132,6 @@ class Plan:
         for i, node in enumerate(self.inputs):
             reader = "shadow(a[{}])" if is_on_device(value_of(node)) else "a[{}]"
             lines.append(f"  v{self._slots[node]} = {reader.format(i)}")
-        lines.append("  del a[:]" if False else "  pass")
         for node, attribute in self._attributes.items():
             with private.without_modes():
                 names[f"k{self._slots[node]}"] = host_argument(attribute)
@@ -164,12 +163,12 @@ class Plan:
 
     @staticmethod
     def _is_hooked(step: Step) -> bool:
-        return step.kind in ("native", "fallback", "view") and kernels.is_hooked(step.node.target)
+        return step.kind in ("native", "fallback", "view") and kernels.is_hooked(cast("Any", step.node.target))
 
     def _callable(self, step: Step) -> Callable[..., Any]:
         if not self._is_hooked(step):
             return step.call
-        kernel = kernels.lookup(step.node.target)
+        kernel = kernels.lookup(cast("Any", step.node.target))
         out = _logical(value_of(step.node))
         dtypes = tuple(v.dtype if isinstance(v := value_of(a), Tensor) else None for a in step.node.args)
 
@@ -306,7 +305,8 @@ def _functional_copy(node: Node) -> Callable[..., Any]:
     destination = value_of(node.args[0])
 
     def call(target: Tensor, values: Tensor) -> Tensor:
-        return into(torch.empty_like(target, dtype=shadow_dtype(destination.dtype)), values)
+        result: Tensor = into(torch.empty_like(target, dtype=shadow_dtype(destination.dtype)), values)
+        return result
 
     return call
 

@@ -49,14 +49,15 @@ _require(
 )
 _require(hasattr(torch, "_TorchCompileInductorWrapper"), "torch._TorchCompileInductorWrapper is missing")
 
+_key: Any = torch._C.DispatchKey
 _CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-_AUTOCAST_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
-_AUTOGRAD_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradPrivateUse1)
+_AUTOCAST_KEYS = torch._C.DispatchKeySet(_key.AutocastPrivateUse1)
 _construct_storage = torch._C._construct_storage_from_data_pointer
 _create_empty = torch._C._acc.create_empty_tensor
 _set_redispatch = aten.set_.source_Storage_storage_offset.redispatch
 _as_strided_redispatch = aten.as_strided.default.redispatch
-_libraries: list[torch.library.Library] = []
+_libraries: list[Any] = []
+_library: Any = torch.library.Library
 
 
 class DeviceModuleBase(backend_registration._DummyBackendModule):  # type: ignore[misc, unused-ignore]
@@ -122,7 +123,7 @@ def cpu_kernel(op: OpOverload) -> Callable[..., Any]:
 
 def registers_for(namespace: str, key: str) -> Callable[[str, Callable[..., Any]], None]:
     """A function ``(operator name, kernel)`` that registers kernels of `namespace` under dispatch key `key`."""
-    library = torch.library.Library(namespace, "IMPL")
+    library: Any = _library(namespace, "IMPL")
     _libraries.append(library)
 
     def register(name: str, kernel: Callable[..., Any]) -> None:
@@ -133,7 +134,7 @@ def registers_for(namespace: str, key: str) -> Callable[[str, Callable[..., Any]
 
 def register_fallback(kernel: Callable[..., Any], key: str) -> None:
     """Make `kernel`, called as ``kernel(op, *args, **kwargs)``, serve every operator without one under `key`."""
-    library = torch.library.Library("_", "IMPL")
+    library: Any = _library("_", "IMPL")
     _libraries.append(library)
     library.fallback(kernel, key)
 
@@ -180,19 +181,20 @@ def is_tracing() -> bool:
 def override_composite(op: OpOverload, wants: Callable[..., bool], kernel: Callable[..., Any]) -> None:
     """While tracing, decompose `op` by `kernel` where ``wants(*args)`` holds, as before elsewhere."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    original = op._op_dk
+    original: Any = op._op_dk
 
     def decompose(*args: Any, **kwargs: Any) -> Any:
         if wants(*args, **kwargs):
             return kernel(*args, **kwargs)
         return original(key, *args, **kwargs)
 
-    op.py_impl(key)(decompose)
+    register: Any = op.py_impl(key)
+    register(decompose)
 
 
 def route_inductor(wants: Callable[[Any, Any], bool], backend: Callable[..., Any]) -> None:
     """Send graphs of the default ``torch.compile`` backend for which ``wants(graph, inputs)`` to `backend`."""
-    wrapper = torch._TorchCompileInductorWrapper
+    wrapper: Any = torch._TorchCompileInductorWrapper
     original = wrapper.__call__
 
     def call(self: Any, graph: Any, inputs: Any, **kwargs: Any) -> Any:
@@ -205,7 +207,8 @@ def route_inductor(wants: Callable[[Any, Any], bool], backend: Callable[..., Any
 
 def patch_storage_constructor(allocate: Callable[[int], Any], check: Callable[[torch.device], None]) -> None:
     """Let ``torch.UntypedStorage(n, device="spyre")`` come from `allocate`; unpatched it ends the process."""
-    original = torch.UntypedStorage.__new__
+    storage_class: Any = torch.UntypedStorage
+    original = storage_class.__new__
 
     def new(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None:
@@ -217,18 +220,18 @@ def patch_storage_constructor(allocate: Callable[[int], Any], check: Callable[[t
         size = args[0] if args else 0
         return allocate(size if isinstance(size, int) else len(size))
 
-    torch.UntypedStorage.__new__ = staticmethod(new)  # type: ignore[assignment]
+    storage_class.__new__ = staticmethod(new)
 
 
 def patch_generator(check: Callable[[torch.device], None]) -> None:
     """Let ``torch.Generator("spyre")`` be a CPU generator: random numbers of this device come from the host."""
-    original = torch.Generator
+    original: Any = torch.Generator
 
     class AnyGenerator(type(original)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
-    class Generator(original, metaclass=AnyGenerator):  # type: ignore[misc, valid-type]
+    class Generator(original, metaclass=AnyGenerator):
         """A random number generator; for the device ``spyre`` one of the host."""
 
         def __new__(cls, device: Any = "cpu") -> Any:

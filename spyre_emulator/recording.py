@@ -139,9 +139,7 @@ def _state(op: Any, compiled: bool, operands: tuple[Any, ...]) -> str:
 
 
 def _named(operands: tuple[Any, ...]) -> tuple[Operand, ...]:
-    return tuple(
-        (tuple(shape), tuple(stride), str(dtype).removeprefix("torch.")) for shape, stride, dtype in operands
-    )
+    return tuple((tuple(shape), tuple(stride), str(dtype).removeprefix("torch.")) for shape, stride, dtype in operands)
 
 
 def operand_key(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,15 +16,71 @@ aten = private.aten
 Tensor = torch.Tensor
 
 _REMAIN_COMPOSITE = frozenset(
-    "_to_copy clone copy copy_ contiguous empty_like new_empty new_empty_strided lift lift_fresh detach detach_copy "
-    "resize_as_ resize resize_output _resize_output_ _resize_output is_same_size isinf is_pinned pin_memory "
-    "_pin_memory to _efficientzerotensor set_data record_stream _has_same_storage_numel block_diag "
-    "zeros_like ones_like full_like rand_like randn_like randint_like new_full new_zeros new_ones "
-    "_nested_tensor_from_tensor_list _foreach_copy_ _fw_primal _make_dual sym_size sym_stride sym_numel "
-    "sym_storage_offset unsafe_chunk unsafe_split unsafe_split_with_sizes native_dropout".split()
+    [
+        "_to_copy",
+        "clone",
+        "copy",
+        "copy_",
+        "contiguous",
+        "empty_like",
+        "new_empty",
+        "new_empty_strided",
+        "lift",
+        "lift_fresh",
+        "detach",
+        "detach_copy",
+        "resize_as_",
+        "resize",
+        "resize_output",
+        "_resize_output_",
+        "_resize_output",
+        "is_same_size",
+        "isinf",
+        "is_pinned",
+        "pin_memory",
+        "_pin_memory",
+        "to",
+        "_efficientzerotensor",
+        "set_data",
+        "record_stream",
+        "_has_same_storage_numel",
+        "block_diag",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "new_full",
+        "new_zeros",
+        "new_ones",
+        "_nested_tensor_from_tensor_list",
+        "_foreach_copy_",
+        "_fw_primal",
+        "_make_dual",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "native_dropout",
+    ]
 )
 """Composite operators whose own decomposition into allocation, copy and views is what the device does."""
-_LOWER_PRECISION = "linear matmul mm bmm addmm baddbmm scaled_dot_product_attention conv1d conv2d conv3d".split()
+_LOWER_PRECISION = (
+    "linear",
+    "matmul",
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "scaled_dot_product_attention",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+)
 
 
 def _geometry_default(dtype: torch.dtype | None, device: Any) -> torch.dtype:
@@ -64,9 +121,7 @@ def set_geometry(x: Tensor, source: Any, storage_offset: int, size: Any, stride:
 
 def set_tensor(x: Tensor, source: Tensor) -> Tensor:
     """aten::set_.source_Tensor"""
-    return private.set_storage(
-        x, source.untyped_storage(), source.storage_offset(), source.shape, source.stride()
-    )
+    return private.set_storage(x, source.untyped_storage(), int(source.storage_offset()), source.shape, source.stride())
 
 
 def set_storage(x: Tensor, source: Any) -> Tensor:
@@ -87,7 +142,7 @@ def resize(x: Tensor, size: Any, memory_format: Any = None) -> Tensor:
             larger[:old].copy_(shadow(flat))
         storage = wrap(larger, x.dtype).untyped_storage()
     stride = torch.empty(size, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
-    return private.set_storage(x, storage, x.storage_offset(), size, stride)
+    return private.set_storage(x, storage, int(x.storage_offset()), size, stride)
 
 
 def copy_from(source: Tensor, destination: Tensor, non_blocking: bool = False) -> Tensor:
@@ -152,7 +207,7 @@ def lstm_cell(
 
 def _register_memory() -> None:
     register = private.registers_for("aten", "PrivateUse1")
-    for name, kernel in {
+    kernels: dict[str, Callable[..., Any]] = {
         "empty.memory_format": empty,
         "empty_strided": empty_strided,
         "as_strided": as_strided,
@@ -169,7 +224,8 @@ def _register_memory() -> None:
         "lift_fresh_copy": clone,
         "_local_scalar_dense": local_scalar,
         "_thnn_fused_lstm_cell": lstm_cell,
-    }.items():
+    }
+    for name, kernel in kernels.items():
         register(name, kernel)
 
 

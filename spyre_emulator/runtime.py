@@ -152,8 +152,6 @@ class Memory:
 class SpyreModule(private.DeviceModuleBase):
     """``torch.spyre``."""
 
-    Stream = Stream
-    Event = Event
     SpyreTensorLayout = layout.SpyreTensorLayout
     memory = Memory()
 
@@ -285,3 +283,7 @@ class SpyreModule(private.DeviceModuleBase):
 
     def empty_cache(self) -> None:
         """Nothing is cached."""
+
+
+SpyreModule.Stream = Stream  # type: ignore[attr-defined]
+SpyreModule.Event = Event  # type: ignore[attr-defined]
