@@ -211,12 +211,17 @@ class _SidePass:
         zeros = torch.zeros(steps, dtype=torch.float64)
         error_squares = zeros.index_add(0, which, torch.cat(self.error_squares)).tolist()
         squares = zeros.index_add(0, which, torch.cat(self.squares)).tolist()
-        by_step = tuple(
-            math.sqrt(error / total) if total > 0 else None for error, total in zip(error_squares, squares, strict=True)
-        )
+        by_step = tuple(_relative(*pair) for pair in zip(error_squares, squares, strict=True))
         known = [(value, step) for step, value in enumerate(by_step) if value is not None]
         worst = max(known, key=lambda item: (item[0], -item[1]))[1] if known else None
         return {"relative_l2_by_step": by_step, "worst_step": worst}
+
+
+def _relative(error_squares: float, squares: float) -> float | None:
+    """Return a relative L2 error: undefined for zero by zero, infinite for something by zero."""
+    if squares > 0:
+        return math.sqrt(error_squares / squares)
+    return math.inf if error_squares > 0 else None
 
 
 def _gravity(divergence: Divergence) -> float:

@@ -92,9 +92,8 @@ def _nonfinite(pair: PairNumbers) -> str:
 
 
 def _zero_reference(output: OutputComparison, pair: PairNumbers) -> Iterator[Finding]:
-    """Yield the finding of an all-zero reference, where no relative error exists: zero, or the control's."""
-    control = output.control.max_abs if output.control else None
-    yield _at_most("zero_reference", output, pair.max_abs, control or 0.0, f"index {pair.max_abs_index}")
+    """Yield the finding of an all-zero reference, where no relative error exists: only zero will do."""
+    yield _at_most("zero_reference", output, pair.max_abs, 0, f"index {pair.max_abs_index}")
 
 
 def _errors(output: OutputComparison, pair: PairNumbers, limits: Limits) -> Iterator[Finding]:
