@@ -91,6 +91,8 @@ def _token_rows(inputs: Inputs, folder: Path, tokenizer: Callable[[], Any]) -> t
     """Token ids per row, and the padding id."""
     if inputs.ids:
         return [list(row) for row in inputs.ids], 0
+    if not inputs.texts:
+        return [], 0
     if inputs.tokenizer == "smiles":
         return _smiles_rows(inputs.texts, folder)
     auto = tokenizer()
