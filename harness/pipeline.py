@@ -156,9 +156,23 @@ class Pipeline:
             raise _Stop(Outcome(kind=OutcomeKind.EXCLUDED, message=case.excluded))
         if self._profile is not None and not self._profile.check_fit:
             return
-        reason = matrix.fits(case, self._memory())
+        memory = self._memory()
+        reason = matrix.fits(case, memory)
+        if reason is None and case.parameters is None:
+            reason = matrix.fits(case, memory, self._parameters(case))
         if reason is not None:
             raise _Stop(Outcome(kind=OutcomeKind.DOES_NOT_FIT, message=reason))
+
+    def _parameters(self, case: Case) -> int | None:
+        """The size that the checkpoint's own metadata tells, before anything large is fetched."""
+        with self._locks[f"resolve:{case.source.model_dump_json()}"]:
+            facts = checkpoints.describe(
+                case.source,
+                cache=self.settings.cache / "checkpoints",
+                base=self.settings.manifest_path.parent,
+                offline=self.settings.offline,
+            )
+        return facts.parameters if facts else None
 
     def _memory(self) -> int:
         limit = self.settings.memory_limit
