@@ -10,6 +10,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
+PIPE_BYTES = 1 << 16
+"""Capacity of a pipe on Linux (pipe(7))."""
+
 
 class Finished(NamedTuple):
     """How a helper process ended."""
@@ -31,8 +34,10 @@ def run(
     """Return how COMMAND ended, at most TIMEOUT seconds later.
 
     It runs in a process group of its own, killed as a whole. Its standard input carries REQUEST and
-    stays open until the end, so that a child can tell from end-of-file that its parent died.
+    stays open until the end, so that a child can tell from end-of-file that its parent died. REQUEST
+    fits a pipe, so that a child which never reads cannot block this process.
     """
+    assert len(request) < PIPE_BYTES
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=output, stderr=errors, env=environ, start_new_session=True

@@ -104,17 +104,11 @@ def test_an_allowed_pickle_is_fetched(hub: Hub, site: Site) -> None:
     assert site.resolve(hub_source(commit, allow_pickle="published so")).format == "pickle"
 
 
-def test_a_listing_in_pages(tmp_path: Path) -> None:
-    with Hub(page=2) as hub:
+def test_a_listing_in_pages_and_a_xet_service_that_hangs(tmp_path: Path) -> None:
+    with Hub(page=2, xet=True) as hub:
         site = Site(tmp_path, hub)
         assert len(site.resolve(hub_source(served(hub, site))).files) == 3
         assert len(hub.asked("*cursor=2")) == 2
-
-
-def test_a_hanging_xet_service_is_never_asked(tmp_path: Path) -> None:
-    with Hub(xet=True) as hub:
-        site = Site(tmp_path, hub)
-        assert site.outcome(hub_source(served(hub, site)))[0] == "ok"
         assert not hub.asked("*xet*")
 
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from harness.checkpoints import release
-from tests.checkpoints.loopback_hub import GOOD_TOKEN, Entry, Hub, Seen
+from tests.checkpoints.loopback_hub import GOOD_TOKEN, Entry, Fault, Hub, Seen
 from tests.checkpoints.site import REPOSITORY, Site, hub_source, write_checkpoint
 
 WEIGHTS = "model.safetensors"
@@ -58,6 +58,7 @@ class Ending:
     words: str
     site: Site
     requests: list[Seen]
+    unused: list[Fault]
 
 
 def play(scenario: Scenario, root: Path) -> Ending:
@@ -69,7 +70,7 @@ def play(scenario: Scenario, root: Path) -> Ending:
         commit = hub.add(REPOSITORY, folder, **scenario.access)
         scenario.script(hub)
         source = hub_source(scenario.commit or commit, scenario.repository)
-        return Ending(*site.outcome(source, timeout=scenario.timeout), site, hub.requests)
+        return Ending(*site.outcome(source, timeout=scenario.timeout), site, hub.requests, hub.faults)
 
 
 def list_hostile_name(hub: Hub) -> None:
@@ -77,31 +78,39 @@ def list_hostile_name(hub: Hub) -> None:
     hub.repositories[REPOSITORY].commits[commit] = {**files, "../evil\n.json": Entry.of(files["config.json"].path, "x")}
 
 
+def spoil_listing(hub: Hub) -> None:
+    hub.spoil("tree", "status", status=429, headers={"Retry-After": "0"})
+    hub.spoil("tree", "reset")
+
+
+def spoil_small_file(hub: Hub) -> None:
+    hub.spoil("resolve", "status", file="config.json", method="GET")
+    hub.spoil("resolve", "corrupt", file="config.json", method="GET")
+
+
+def spoil_large_file(hub: Hub) -> None:
+    hub.spoil("resolve", "reset", file=WEIGHTS, method="HEAD")
+    hub.spoil("content", "status")
+
+
+def spoil_bodies(hub: Hub) -> None:
+    hub.spoil("content", "drop", at=1000)
+    hub.spoil("content", "short", at=1000)
+    hub.spoil("content", "corrupt")
+
+
 SCENARIOS = (
     Scenario("nothing is wrong", "ok", content_requests=1),
+    Scenario("the listing answers 429, then is reset", "ok", script=spoil_listing),
+    Scenario("a small file answers 503, then is corrupt", "ok", script=spoil_small_file, content_requests=1),
+    Scenario("HEAD is reset, then the file answers 503", "ok", script=spoil_large_file, content_requests=2),
+    Scenario("a body breaks off, then is short, then corrupt", "ok", script=spoil_bodies, content_requests=4),
     Scenario(
-        "tree answers 429 with Retry-After",
-        "ok",
-        script=lambda hub: hub.spoil("tree", "status", status=429, headers={"Retry-After": "0"}),
-    ),
-    Scenario("tree is reset", "ok", script=lambda hub: hub.spoil("tree", "reset")),
-    Scenario("file answers 503 once", "ok", script=lambda hub: hub.spoil("content", "status"), content_requests=2),
-    Scenario("small file answers 503 once", "ok", script=lambda hub: hub.spoil("resolve", "status", method="GET")),
-    Scenario("HEAD is reset", "ok", script=lambda hub: hub.spoil("resolve", "reset", file=WEIGHTS, method="HEAD")),
-    Scenario("body breaks off", "ok", script=lambda hub: hub.spoil("content", "drop", at=1000), content_requests=2),
-    Scenario("body is short, length agreeing", "ok", script=lambda hub: hub.spoil("content", "short", at=1000)),
-    Scenario(
-        "body stalls",
+        "a body stalls",
         "ok",
         script=lambda hub: hub.spoil("content", "stall", at=100, seconds=20),
         environ={"HF_HUB_DOWNLOAD_TIMEOUT": "2"},
-    ),
-    Scenario("body is corrupt once", "ok", script=lambda hub: hub.spoil("content", "corrupt"), content_requests=2),
-    Scenario(
-        "small file is corrupt once",
-        "ok",
-        script=lambda hub: hub.spoil("resolve", "corrupt", file="config.json", method="GET"),
-        content_requests=1,
+        content_requests=2,
     ),
     Scenario(
         "body is corrupt always",
@@ -222,6 +231,7 @@ def test_scenario(scenario: Scenario, endings: dict[str, Future[Ending]]) -> Non
     assert "\n" not in ending.words
     large = [seen for seen in ending.requests if seen.path.startswith("/content/") and seen.method == "GET"]
     assert scenario.content_requests in (None, len(large))
+    assert [fault for fault in ending.unused if fault.times > 0] == [], "every fault happened"
     assert not any(seen.authorized for seen in large), "the token goes to the Hub, not to its content service"
     assert list(ending.site.root.rglob("*.incomplete")) == []
     assert list(ending.site.root.rglob("evil*")) == []

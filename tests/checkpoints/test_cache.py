@@ -1,0 +1,122 @@
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.checkpoints import hold, locks, release
+from harness.checkpoints.cache import RESERVE, Cache, Kept, free_bytes
+from harness.errors import CheckpointError
+from harness.records import Checkpoint
+
+
+def keep(cache: Cache, key: str, size: int, age: float) -> Path:
+    """Publish an entry of SIZE bytes that was last used AGE seconds ago."""
+    with cache.workshop() as place:
+        built = place / "built"
+        built.mkdir()
+        (built / "a.bin").write_bytes(b"x" * size)
+        folder = cache.publish(built, key)
+    files = cache.stamps(folder).facts(folder, ["a.bin"])
+    cache.write(key, Kept(origin=f"wheel:{key}", folder=str(folder), files=files))
+    os.utime(cache.record(key), (time.time() - age,) * 2)
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache", 1000, grace=60)
+
+
+def test_the_one_unused_for_longest_goes_first_and_no_more_than_needed(cache: Cache) -> None:
+    old, older, new = keep(cache, "old", 300, 200), keep(cache, "older", 300, 300), keep(cache, "new", 300, 100)
+    cache.make_room(100)
+    assert [folder.exists() for folder in (older, old, new)] == [True, True, True]
+    cache.make_room(200)
+    assert [folder.exists() for folder in (older, old, new)] == [False, True, True]
+    assert (cache.read("older"), cache.size()) == (None, 600)
+
+
+def test_what_is_in_use_being_built_or_just_used_stays(cache: Cache) -> None:
+    used, built, fresh = keep(cache, "used", 300, 300), keep(cache, "built", 300, 200), keep(cache, "fresh", 300, 1)
+    cache.hold(used)
+    with (
+        locks.exclusive(cache.lock("built"), timeout=1),
+        pytest.raises(CheckpointError, match=r"no room for 0 MB .* \(the cap is 0 MB\)") as caught,
+    ):
+        cache.make_room(500)
+    assert caught.value.kind == "unavailable"
+    assert used.exists()
+    assert built.exists()
+    assert fresh.exists()
+    release()
+    cache.make_room(500)
+    assert [folder.exists() for folder in (used, built, fresh)] == [False, False, True]
+
+
+def test_hold_protects_a_checkpoint_that_another_process_resolved(cache: Cache) -> None:
+    folder = keep(cache, "a", 900, 300)
+    checkpoint = Checkpoint(folder=str(folder), origin="wheel:a", format="pickle", digest="")
+    with hold(checkpoint, cache.root), pytest.raises(CheckpointError, match="no room"):
+        cache.make_room(500)
+    cache.make_room(500)
+    assert not folder.exists()
+
+
+def test_wheels_are_evicted_too(cache: Cache) -> None:
+    wheel = cache.root / "wheels" / ("0" * 64) / "a-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    wheel.write_bytes(b"x" * 900)
+    os.utime(wheel, (1, 1))
+    assert cache.size() == 900
+    cache.make_room(500)
+    assert not wheel.parent.exists()
+
+
+def test_a_disk_that_is_too_small_is_found_before_writing(tmp_path: Path) -> None:
+    # cases C30: the directory does not exist yet
+    place = tmp_path / "not" / "made" / "yet"
+    assert free_bytes(place) > 0
+    with pytest.raises(CheckpointError, match="no room for"):
+        Cache(place).make_room(free_bytes(place) - RESERVE + 10**9)
+    assert not place.exists()
+
+
+def test_a_full_disk_while_building_is_infrastructure_and_leaves_nothing(cache: Cache) -> None:
+    def build() -> None:
+        with cache.workshop() as place:
+            (place / "half").write_bytes(b"x")
+            Path("/dev/full").write_bytes(b"x")
+
+    with pytest.raises(CheckpointError, match="No space left on device") as caught:
+        build()
+    assert caught.value.kind == "unavailable"
+    assert list((cache.root / "building").iterdir()) == []
+
+
+def test_damage_names_file_and_difference(cache: Cache) -> None:
+    folder = keep(cache, "a", 300, 0)
+    kept = cache.read("a")
+    assert kept is not None
+    assert cache.damage(kept, refresh=True) is None
+    (folder / "a.bin").write_bytes(b"y" * 300)
+    assert str(cache.damage(kept)).startswith("a.bin has sha256 ")
+    (folder / "a.bin").write_bytes(b"y")
+    assert cache.damage(kept) == "a.bin has 1 bytes and should have 300"
+    (folder / "a.bin").unlink()
+    assert cache.damage(kept) == "a.bin is missing"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[", '{"origin": 1}'])
+def test_a_damaged_record_counts_as_none(cache: Cache, content: str) -> None:
+    keep(cache, "a", 10, 0)
+    cache.record("a").write_text(content)
+    assert cache.read("a") is None
+    assert cache.size() == 0
+
+
+def test_publishing_replaces_the_damaged_entry_whole(cache: Cache) -> None:
+    first = keep(cache, "a", 10, 0)
+    (first / "extra").write_bytes(b"")
+    assert keep(cache, "a", 20, 0) == first
+    assert [path.name for path in first.iterdir()] == ["a.bin"]
