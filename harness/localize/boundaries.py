@@ -1,0 +1,66 @@
+"""Module boundaries of an unmodified model: what enters and leaves each module can be seen and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from harness.localize.companion import Boundary
+
+Pause = Callable[[Boundary], Any]
+"""Is told of a boundary; returns the leaves to go on with, or None to keep them."""
+
+Compute = Callable[[str, nn.Module, tuple[Any, ...], dict[str, Any]], Any]
+"""Carries out a module without children in place of its own forward."""
+
+
+def is_leaf(module: nn.Module) -> bool:
+    """Whether a module has no child: it runs as a whole."""
+    return next(module.children(), None) is None
+
+
+@contextmanager
+def watched(model: nn.Module, pause: Pause, compute: Compute | None = None) -> Iterator[None]:
+    """Let ``pause`` see the boundaries of every module of ``model`` while the context is open."""
+    patched = [module for _, module in model.named_modules()]
+    try:
+        for path, module in model.named_modules():
+            module.forward = _wrapper(path, module, module.forward, pause, compute)
+        yield
+    finally:
+        for module in patched:
+            module.__dict__.pop("forward", None)
+
+
+def _wrapper(
+    path: str, module: nn.Module, forward: Callable[..., Any], pause: Pause, compute: Compute | None
+) -> Callable[..., Any]:
+    leaf = is_leaf(module)
+
+    def watched_forward(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = _through(pause, path, "enter", (args, kwargs))
+        result = compute(path, module, args, kwargs) if compute is not None and leaf else forward(*args, **kwargs)
+        return _through(pause, path, "leave", result)
+
+    return watched_forward
+
+
+def _through(pause: Pause, path: str, kind: Any, tree: Any) -> Any:
+    leaves, spec = pytree.tree_flatten(tree, is_leaf=_whole)
+    replaced = pause(Boundary(path, kind, tuple(leaves)))
+    return tree if replaced is None else pytree.tree_unflatten(replaced, spec)
+
+
+def _whole(value: Any) -> bool:
+    """Whether a value is not taken apart: each side keeps its own cache and configuration objects."""
+    return not isinstance(value, tuple | list | dict)
+
+
+def tensors(values: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors among leaves."""
+    return [value for value in values if isinstance(value, torch.Tensor)]
