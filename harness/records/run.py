@@ -8,6 +8,7 @@ from typing import Literal
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
+from harness.records.localization import Localization, ModuleEvidence
 from harness.records.observation import Checkpoint, Observation, Outcome
 from harness.records.plan import Case, Tolerance
 
@@ -64,6 +65,10 @@ class CaseResult(Record):
     checkpoint: Checkpoint | None = None
     observations: dict[Role, Observation] = {}
     comparison: Comparison | None = None
+    modules: ModuleEvidence | None = None
+    """Error of each module by itself, for the plot of candidate against control."""
+    localization: Localization | None = None
+    """For failures: where the case first goes wrong."""
     started: datetime
     finished: datetime
     seconds: dict[Stage, float] = {}
@@ -137,6 +142,8 @@ class ChangeKind(StrEnum):
     """A measured value took a step while the status stayed."""
     RELAXED = "relaxed"
     """A tolerance, an input or an expectation was loosened, so the status says less than before."""
+    TIGHTENED = "tightened"
+    """A limit was tightened and the case fails under it, with the raw error it had before."""
     STALE_EXPECTATION = "stale_expectation"
     """An expected failure passes."""
     INFRA = "infra"

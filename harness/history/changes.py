@@ -1,0 +1,156 @@
+"""What became of each case between earlier runs and this one. Pure functions over `RunView`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.history.past import Past, past
+from harness.history.steps import Detector, Step, pooled_noise
+from harness.history.transitions import status_changes
+from harness.history.views import RunView
+from harness.records import Change, ChangeKind, Status
+
+DEPTH = 60
+"""Runs that are looked back at."""
+MUCH_WORSE = math.log(2.0)
+"""A known failure whose error doubles is no longer the failure that was known."""
+ERROR_STEPS = Detector(floor=0.005, sudden=10.0)
+"""Errors of a deterministic device repeat to the bit, so one value far off is believed."""
+TIME_STEPS = Detector(floor=0.03)
+"""Times of one run can be disturbed by anything; two runs are asked for."""
+
+
+def changes(previous: Sequence[RunView], current: RunView) -> tuple[Change, ...]:
+    """Return what changed in ``current`` against the history before it, worse first, then by case.
+
+    The order of ``previous`` does not matter: runs count by their start, and those of another lane (host
+    architecture, kind of device) or after ``current`` do not count. Without a past there is no change.
+    """
+    before = [run for run in previous if run.lane == current.lane and _order(run) < _order(current)]
+    before = sorted({run.run_id: run for run in before}.values(), key=_order)[-DEPTH:]
+    return _compare(before, current)
+
+
+def diff(before: RunView, after: RunView) -> tuple[Change, ...]:
+    """Return what differs between two runs, whatever their lanes, dates and selections."""
+    return _compare([before], after)
+
+
+def _order(run: RunView) -> tuple[object, str]:
+    return (run.started, run.run_id)
+
+
+def _compare(before: Sequence[RunView], current: RunView) -> tuple[Change, ...]:
+    found = list(_incomplete(current, before))
+    if before:
+        found += _coverage(before, current)
+        pasts = {name: past(name, before, current) for name in current.samples}
+        known = {name: past for name, past in pasts.items() if len(past.samples) > 1}
+        for one in known.values():
+            found += status_changes(one)
+        found += _steps(known, current)
+    order = {"worse": 0, "neutral": 1, "better": 2}
+    return tuple(sorted(found, key=lambda c: (order[c.direction], c.kind, c.case, c.metric or "")))
+
+
+def _incomplete(current: RunView, before: Sequence[RunView]) -> Iterator[Change]:
+    for name in current.missing:
+        last = next((run.samples[name] for run in reversed(before) if name in run.samples), None)
+        yield Change(
+            case=name,
+            kind=ChangeKind.INCOMPLETE,
+            direction="worse",
+            run=current.run_id,
+            since=current.run_id,
+            status_before=last.status if last else None,
+            sentence="planned, and the run ended without a result",
+        )
+
+
+def _coverage(before: Sequence[RunView], current: RunView) -> Iterator[Change]:
+    """Yield cases that appeared, and cases that the last comparable run had and this one does not plan."""
+    whole = [run for run in before if not run.partial and run.profile == current.profile]
+    seen = {name: run for run in before for name in run.samples}
+    for name in sorted(current.samples.keys() - seen.keys()):
+        yield _coverage_change(current, name, ChangeKind.NEW, None, "has no earlier result")
+    if current.partial or not whole:
+        return
+    last = whole[-1]
+    for name in sorted(last.planned - current.planned):
+        yield _coverage_change(current, name, ChangeKind.GONE, seen.get(name, last), "is no longer planned")
+    for name in sorted((current.samples.keys() & seen.keys()) - last.planned):
+        yield _coverage_change(current, name, ChangeKind.NEW, seen[name], "is planned again")
+
+
+def _coverage_change(current: RunView, name: str, kind: ChangeKind, last: RunView | None, what: str) -> Change:
+    now = current.samples.get(name)
+    earlier = last.samples.get(name) if last else None
+    return Change(
+        case=name,
+        kind=kind,
+        direction="worse" if kind is ChangeKind.GONE else "neutral",
+        run=current.run_id,
+        since=current.run_id,
+        before=last.run_id if last else None,
+        status_before=earlier.status if earlier else None,
+        status=now.status if now else None,
+        sentence=what,
+    )
+
+
+def _steps(pasts: Mapping[str, Past], current: RunView) -> Iterator[Change]:
+    """Yield steps in raw error and in time of cases whose status stayed."""
+    errors = {name: _series(past, "error") for name, past in pasts.items()}
+    times = {name: _series(past, "seconds") for name, past in pasts.items()}
+    measures = (("relative_l2", errors, ERROR_STEPS), ("run_seconds", times, TIME_STEPS))
+    for metric, all_series, detector in measures:
+        noise = pooled_noise([values for _, values in all_series.values()], detector.floor)
+        for name, (positions, values) in all_series.items():
+            step = detector.at_end(values, noise)
+            if step is not None:
+                yield _step_change(pasts[name], positions, step, metric)
+
+
+def _series(past: Past, field: str) -> tuple[list[int], list[float]]:
+    """Return positions and logarithms of a measured value, as far back as they compare with tonight's."""
+    now = past.samples[-1]
+    if now.status not in (Status.PASS, Status.XFAIL) or not _positive(getattr(now, field)):
+        return [], []
+    positions: list[int] = []
+    for at in range(len(past.samples) - 1, -1, -1):
+        one = past.samples[at]
+        if one.inputs != now.inputs:
+            break
+        if one.status is now.status and _positive(getattr(one, field)):
+            positions.append(at)
+    positions.reverse()
+    return positions, [math.log(getattr(past.samples[at], field)) for at in positions]
+
+
+def _positive(value: float | None) -> bool:
+    return value is not None and 0 < value < math.inf
+
+
+def _step_change(past: Past, positions: Sequence[int], step: Step, metric: str) -> Change:
+    now, start = past.samples[-1], positions[step.start]
+    worse = step.after > step.before
+    before, after = math.exp(step.before), math.exp(step.after)
+    known_failure = metric == "relative_l2" and now.status is Status.XFAIL
+    regressed = known_failure and step.after - step.before > MUCH_WORSE
+    what = "error" if metric == "relative_l2" else "time"
+    line = f"{what} went from {before:.3g} to {after:.3g} ({after / before:.2f} times) inside {now.status}"
+    change = past.change(
+        positions[step.start - 1],
+        ChangeKind.REGRESSED if regressed else ChangeKind.DRIFTED,
+        "worse" if worse else "better",
+        line,
+    )
+    return change.model_copy(
+        update={
+            "since": past.runs[start].run_id,
+            "metric": metric,
+            "value_before": before,
+            "value": after,
+        }
+    )

@@ -1,0 +1,134 @@
+"""A run as history sees it: one small sample per case, no tensors, no texts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from harness.records import (
+    CaseResult,
+    Comparison,
+    Environment,
+    OutcomeKind,
+    Role,
+    Run,
+    Stage,
+    Status,
+    Tolerance,
+)
+
+GOOD = frozenset({Status.PASS, Status.XFAIL})
+"""As it should be, or as it is known to be."""
+TELLING = frozenset({Status.PASS, Status.FAIL, Status.XFAIL, Status.XPASS})
+"""Statuses that say something about the device; the others leave what was known untouched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One case of one run."""
+
+    case: str
+    status: Status
+    kind: OutcomeKind
+    stage: Stage | None = None
+    error: float | None = None
+    """Largest relative L2 error of the candidate over the outputs: raw, whatever the limits say."""
+    seconds: float | None = None
+    """Time of the candidate's forward passes."""
+    limits: tuple[tuple[str, float], ...] = ()
+    """Tolerance in force."""
+    inputs: str = ""
+    """Digest of what the model was asked; raw errors compare only where it is equal."""
+    checkpoint: str = ""
+    """Digest of the weights."""
+    retried: tuple[OutcomeKind, ...] = ()
+    """Outcomes of the attempts when they differ: the case is flaky within the run."""
+    sentence: str = ""
+    expected: str = ""
+    """The expectation's outcome; empty without one."""
+    expectation_at: str = ""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run: its samples by case id, what was planned, and where it ran."""
+
+    run_id: str
+    started: datetime
+    environment: Environment
+    samples: Mapping[str, Sample]
+    planned: frozenset[str] = frozenset()
+    """Ids of the plan; cases without a sample are missing."""
+    finished: bool = True
+    profile: str | None = None
+    selection: str = ""
+    lane: str = field(default="")
+
+    @property
+    def missing(self) -> list[str]:
+        """Planned cases without a result, in order."""
+        return sorted(self.planned - self.samples.keys())
+
+    @property
+    def partial(self) -> bool:
+        """Whether the run was asked for a part of its profile only, so that absence means nothing."""
+        return bool(self.selection)
+
+
+def view(run: Run, results: Iterable[CaseResult]) -> RunView:
+    """Return a stored run as history sees it."""
+    samples = {result.case.id: sample(result) for result in results}
+    return RunView(
+        run_id=run.run_id,
+        started=run.started,
+        environment=run.environment,
+        samples=samples,
+        planned=frozenset(case.id for case in run.plan) | frozenset(samples),
+        finished=run.finished is not None,
+        profile=run.profile,
+        selection=run.selection,
+        lane=lane(run.environment),
+    )
+
+
+def lane(environment: Environment) -> str:
+    """Return the host architecture and kind of device: runs of one lane form one history."""
+    return f"{environment.machine} {environment.device.get('kind', 'none')}"
+
+
+def sample(result: CaseResult) -> Sample:
+    """Return what history keeps of one result."""
+    case, verdict = result.case, result.verdict
+    tolerance = verdict.tolerance or case.tolerance
+    kinds = tuple(attempt.outcome.kind for attempt in result.attempts)
+    candidate = result.observations.get(Role.CANDIDATE)
+    asked = f"{case.inputs.model_dump_json()} {case.shape}"
+    expectation = case.expectation
+    return Sample(
+        case=case.id,
+        status=verdict.status,
+        kind=result.outcome.kind,
+        stage=result.outcome.stage,
+        error=raw_error(result.comparison) if result.comparison else None,
+        seconds=(candidate.seconds if candidate else result.seconds).get(Stage.RUN),
+        limits=limits(tolerance),
+        inputs=hashlib.sha256(asked.encode()).hexdigest()[:16],
+        checkpoint=result.checkpoint.digest if result.checkpoint else "",
+        retried=kinds if len(set(kinds)) > 1 else (),
+        sentence=verdict.sentence,
+        expected=str(expectation.outcome) if expectation else "",
+        expectation_at=(case.expectation_at or "") if expectation else "",
+    )
+
+
+def limits(tolerance: Tolerance) -> tuple[tuple[str, float], ...]:
+    """Return the limits that are set, by name."""
+    return tuple((name, float(getattr(tolerance, name))) for name in tolerance.limits)
+
+
+def raw_error(comparison: Comparison) -> float | None:
+    """Return the largest relative L2 error of the candidate over all outputs; None without any."""
+    errors = [o.candidate.relative_l2 for o in comparison.outputs if o.candidate is not None]
+    return max((error for error in errors if error is not None), default=None)
