@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
+from typing import Any
 
 from harness.records import CaseResult, Environment, OutcomeKind, Role, Status
 from harness.report.completeness import Completeness, completeness
@@ -28,6 +32,8 @@ ABSENT = "-"
 OUTCOMES: tuple[str, ...] = (*(kind.value for kind in OutcomeKind), NO_RESULT)
 UNDEFINED = -1.0
 """Stands for None in the packed columns, whose values are never negative. NaN is NaN."""
+VERSION = 1
+"""Of the text form. Raise it with any change of the fields or their meaning: old digests are made anew."""
 _OUTCOME_CODE = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
 
@@ -51,6 +57,67 @@ class RunDigest:
     ratios: array[float]
     shares: array[float]
     seconds: array[float]
+    cached: int = 0
+    """References and controls that were taken from the cache."""
+    computed: int = 0
+    """References and controls that were computed."""
+
+    def dump(self) -> str:
+        """The digest as text, for `parse`: read instead of the run's results, which are far larger."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["outcomes"] = plain["outcomes"].hex()
+        facts, judged = asdict(self.facts), self.night
+        columns = {name: array_text(plain[name]) for name in ("ratios", "shares", "seconds")}
+        return json.dumps(
+            {
+                **plain,
+                **columns,
+                "version": VERSION,
+                "started": self.started.isoformat(),
+                "finished": self.finished.isoformat() if self.finished else None,
+                "environment": self.environment.model_dump(mode="json"),
+                "facts": facts,
+                "night": {"counts": judged.counts, "level": judged.level, "sentence": judged.sentence},
+            }
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> RunDigest | None:
+        """The digest that `dump` wrote; None when another version wrote it and the run has to be read."""
+        tree = json.loads(text)
+        if tree.pop("version", None) != VERSION:
+            return None
+        facts: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in tree["facts"].items()}
+        counts = {Status(name): number for name, number in tree["night"].pop("counts").items()}
+        return cls(
+            **{
+                **tree,
+                **{name: array_of(tree[name]) for name in ("ratios", "shares", "seconds")},
+                "ids": tuple(tree["ids"]),
+                "outcomes": bytes.fromhex(tree["outcomes"]),
+                "started": datetime.fromisoformat(tree["started"]),
+                "finished": datetime.fromisoformat(tree["finished"]) if tree["finished"] else None,
+                "environment": Environment.model_validate(tree["environment"]),
+                "facts": Completeness(**facts),
+                "night": Night(counts=counts, **tree["night"]),
+            }
+        )
+
+
+def array_text(numbers: array[float]) -> str:
+    """The numbers as base64 of little-endian float32: what a chart needs, four bytes each."""
+    short = array("f", numbers)
+    if sys.byteorder == "big":
+        short.byteswap()
+    return base64.b64encode(short.tobytes()).decode()
+
+
+def array_of(text: str) -> array[float]:
+    """The numbers of `array_text`."""
+    short = array("f", base64.b64decode(text))
+    if sys.byteorder == "big":
+        short.byteswap()
+    return array("d", short)
 
 
 def digest(source: ReportRun, visit: Callable[[CaseResult], None] | None = None) -> RunDigest:
@@ -60,15 +127,19 @@ def digest(source: ReportRun, visit: Callable[[CaseResult], None] | None = None)
     """
     cells: dict[str, tuple[Status, int, float, float, float]] = {}
     observed = []
+    cached = computed = 0
     for result in source.results:
         observed.append((result.case.id, result.verdict.status))
         cells[result.case.id] = _cells(result)
+        stored = [seen.cached for role, seen in result.observations.items() if role is not Role.CANDIDATE]
+        cached += sum(stored)
+        computed += len(stored) - sum(stored)
         if visit:
             visit(result)
     facts = completeness(source.run, observed, source.problems)
     absent = (Status.NOTRUN, _OUTCOME_CODE[NO_RESULT], UNDEFINED, UNDEFINED, UNDEFINED)
     cells.update(dict.fromkeys(facts.missing, absent))
-    return _pack(source, facts, cells)
+    return replace(_pack(source, facts, cells), cached=cached, computed=computed)
 
 
 def _pack(

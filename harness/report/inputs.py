@@ -22,6 +22,11 @@ class ReportRun:
     reproducers: Mapping[str, Path] = field(default_factory=dict)
     """Case id to a file or folder that reproduces the case alone."""
 
+    @property
+    def run_id(self) -> str:
+        """The run's id; sorts by time."""
+        return self.run.run_id
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteFacts:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +21,24 @@ PASSING_LOG = 64_000
 
 
 @dataclass(frozen=True, slots=True)
-class LogShelf:
-    """Copies the logs of one run into the site."""
+class Shelf:
+    """Copies the files of one run that its pages link to into the site."""
 
     directory: Path | None
+    reproducers: Mapping[str, Path]
     tree: Tree
 
-    def place(self, result: CaseResult) -> dict[str, Any] | None:
+    def reproducer(self, case_id: str) -> dict[str, Any] | None:
+        """Copy the case's reproducer, a folder as one zip file; its path and size. None without one."""
+        source = self.reproducers.get(case_id)
+        if source is None or not source.exists():
+            return None
+        data = _zipped(source) if source.is_dir() else source.read_bytes()
+        name = f"repro/{file_name(case_id, '.zip' if source.is_dir() else source.suffix)}"
+        self.tree.write(name, data)
+        return {"path": name, "size": len(data)}
+
+    def log(self, result: CaseResult) -> dict[str, Any] | None:
         """Copy the case's log; its path in the site, its size and an excerpt. None when there is none."""
         source = self._find(result.log)
         if source is None:
@@ -56,3 +70,15 @@ class LogShelf:
                 out.write(visible(without_machine_paths(block)).encode())
             out.write(visible(without_machine_paths(rest)).encode())
         self.tree.size += target.stat().st_size
+
+
+def _zipped(folder: Path) -> bytes:
+    """The folder as a zip file with fixed dates: the same folder gives the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, path.read_bytes())
+    return stream.getvalue()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 
-from harness.records import CaseResult, Run, Status
-from harness.report.completeness import completeness
-from harness.report.night import WORST_FIRST, night
+from harness.records import CaseResult, Run
+from harness.report.digest import RunDigest, digest
+from harness.report.inputs import ReportRun
+from harness.report.night import WORST_FIRST
 from harness.report.numbers import percent, readable
 from harness.report.rows import CaseRow, rows
 from harness.report.text import one_line, visible
@@ -21,13 +21,17 @@ _HEAD = "| Status | Case | Error ratio | On device | What happened |\n|---|---|-
 def markdown_summary(run: Run, results: Iterable[CaseResult], *, limit: int = LIMIT) -> str:
     """Verdict of the run, counts, and a table of cases with the worst first, in at most `limit` bytes."""
     kept = list(results)
-    table = list(rows(run.run_id, run.plan, kept))
-    facts = completeness(run, ((r.case.id, r.verdict.status) for r in kept))
-    judged = night(run, Counter(Status(row.status) for row in table), facts)
+    seen = digest(ReportRun(run=run, results=kept))
+    return summary(run.run_id, rows(run.run_id, run.plan, kept), seen, limit=limit)
+
+
+def summary(run_id: str, table: Iterable[CaseRow], seen: RunDigest, *, limit: int = LIMIT) -> str:
+    """The summary from rows and a digest that are there already."""
+    judged, facts = seen.night, seen.facts
     counts = " · ".join(f"**{judged.counts[s]:,}** {s}" for s in WORST_FIRST[::-1] if judged.counts.get(s))
     problems = "".join(f"> {_plain(problem)}\n" for problem in facts.problems)
-    head = f"## Conformance: {_plain(judged.sentence)}\n\n{counts}\n\n{problems}\nRun {_code(run.run_id)}\n\n"
-    return _bounded(head, table, limit)
+    head = f"## Conformance: {_plain(judged.sentence)}\n\n{counts}\n\n{problems}\nRun {_code(run_id)}\n\n"
+    return _bounded(head, list(table), limit)
 
 
 def _bounded(head: str, table: list[CaseRow], limit: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,13 +84,13 @@ def matrix(
     rows: Sequence[ModelEntry],
     newest: RunDigest,
     timeline: Timeline,
-    facts: dict[str, CaseFacts],
-    starts: Sequence[int],
+    facts: Mapping[str, CaseFacts],
+    changes: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The packed matrix. `starts`: index of the first model of each detail chunk."""
+    """The packed matrix. `changes`: words for what became of a case, by case id."""
     columns = configurations(rows)
     column = {one: code for code, one in enumerate(columns)}
-    families, architectures, tasks, flags, histories = (Words() for _ in range(5))
+    families, architectures, tasks, flags, histories, labels = (Words() for _ in range(6))
     cases = [case for row in rows for case in row.cases]
     place = {case_id: at for at, case_id in enumerate(newest.ids)}
     at = [place[case.id] for case in cases]
@@ -102,7 +102,6 @@ def matrix(
         "families": [families.code(row.cases[0].family or "") for row in rows],
         "architectures": [architectures.code(_architecture(row, facts)) for row in rows],
         "counts": [len(row.cases) for row in rows],
-        "starts": list(starts),
         "config": [column[configuration(case)] for case in cases],
         "status": "".join(newest.statuses[i] for i in at),
         "outcome": [newest.outcomes[i] for i in at],
@@ -111,12 +110,14 @@ def matrix(
         "seconds": [_number(newest.seconds[i], 3) for i in at],
         "flags": [flags.code(facts[case.id].flags if case.id in facts else "") for case in cases],
         "history": [histories.code(packed[timeline.place[case.id]]) for case in cases],
+        "labels": [labels.code(changes.get(case.id, "")) for case in cases],
         "words": {
             "task": tasks.words,
             "family": families.words,
             "architecture": architectures.words,
             "flags": flags.words,
             "history": histories.words,
+            "labels": labels.words,
             "outcome": OUTCOMES,
         },
     }
@@ -139,10 +140,29 @@ class CaseFacts:
         )
 
 
-def _architecture(row: ModelEntry, facts: dict[str, CaseFacts]) -> str:
+def _architecture(row: ModelEntry, facts: Mapping[str, CaseFacts]) -> str:
     known = (facts[case.id].architecture for case in row.cases if case.id in facts)
     return next((name for name in known if name), "")
 
 
 def _number(value: float, digits: int) -> float | int | str | None:
     return None if value == UNDEFINED else json_number(value, digits)
+
+
+def run_columns(timeline: Timeline, run: int) -> dict[str, Any]:
+    """One run's numbers in the order of the matrix, cases that are gone at the end: for comparison."""
+    ratios, shares, seconds = timeline.numbers(run)
+    return {
+        "ratio": [_number(value, 4) for value in ratios],
+        "share": [_number(value, 3) for value in shares],
+        "seconds": [_number(value, 3) for value in seconds],
+    }
+
+
+def gone(timeline: Timeline) -> dict[str, Any]:
+    """Cases that earlier runs held and the newest does not, with their history."""
+    history = list(timeline.packed_statuses())
+    return {
+        "ids": [shown(case_id, NAME_LIMIT) for case_id in timeline.ids[timeline.present :]],
+        "history": history[timeline.present :],
+    }

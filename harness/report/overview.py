@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from harness.records import Environment, Status
+from harness.records import Change, Environment, Status
 from harness.report.details import cleaned
 from harness.report.digest import LETTERS, RunDigest
 from harness.report.night import WORST_FIRST
-from harness.report.numbers import duration
-from harness.report.timeline import Moves, Timeline
+from harness.report.numbers import duration, json_number
+from harness.report.timeline import Timeline
 
 STALE_HOURS = 36
-SHOWN_MOVES = 50
+SHOWN_CHANGES = 40
+"""Per direction on the first page; the matrix has them all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +38,10 @@ class Overview:
     newest: RunDigest | None
     generated: datetime
     counts: tuple[Count, ...]
-    moves: Moves | None
+    changes: tuple[Change, ...]
+    """What became of cases, in reading order."""
+    since: str | None
+    """Run id of the last complete run before the newest: what the tiles count against."""
     facts: tuple[tuple[str, str], ...]
     """Label and value of what ran."""
     models: int
@@ -57,6 +63,10 @@ class Overview:
         """Why the run is not complete."""
         return tuple(cleaned(self.newest.facts.problems)) if self.newest else ()
 
+    def going(self, direction: str) -> list[Change]:
+        """The changes of one direction: better and worse are never summed."""
+        return [one for one in self.changes if one.direction == direction]
+
     @property
     def machine_readable(self) -> dict[str, Any]:
         """The first page for programs: ``site.json``."""
@@ -68,19 +78,28 @@ class Overview:
             "sentence": self.sentence,
             "counts": {count.status.value: count.number for count in self.counts},
             "problems": list(self.problems),
-            "data": {"cases_csv": "data/cases.csv", "cases_json": "data/cases.json"},
+            "changes": {way: len(self.going(way)) for way in ("worse", "better", "neutral")},
+            "data": {
+                "cases_csv": "data/cases.csv",
+                "cases_json": "data/cases.json",
+                "junit": "data/junit.xml",
+                "summary": "data/summary.md",
+                "feed": "feed.xml",
+                "badge": "badges/night.json",
+            },
         }
 
 
-def overview(timeline: Timeline, models: int, now: datetime) -> Overview:
+def overview(timeline: Timeline, changes: Sequence[Change], models: int, now: datetime) -> Overview:
     """The first page of these runs."""
     newest = timeline.digests[-1] if timeline.digests else None
-    before = timeline.last_complete_before_newest()
+    before = timeline.last_complete_before(len(timeline.digests) - 1)
     return Overview(
         newest=newest,
         generated=now,
         counts=_counts(timeline, before),
-        moves=timeline.moves(before, len(timeline.digests) - 1) if before is not None else None,
+        changes=tuple(changes),
+        since=timeline.digests[before].run_id if before is not None else None,
         facts=_environment_facts(newest.environment) if newest else (),
         models=models,
         runs=len(timeline.digests),
@@ -124,7 +143,6 @@ def _environment_facts(seen: Environment) -> tuple[tuple[str, str], ...]:
 
 def run_facts(one: RunDigest) -> dict[str, Any]:
     """One run in the list of runs that every page loads."""
-    seen = one.environment
     tree: dict[str, Any] = cleaned(
         {
             "id": one.run_id,
@@ -136,7 +154,49 @@ def run_facts(one: RunDigest) -> dict[str, Any]:
             "sentence": one.night.sentence,
             "complete": one.facts.complete,
             "counts": {status.value: number for status, number in one.night.counts.items()},
-            "environment": seen.model_dump(mode="json"),
+            "seconds": json_number(sum(value for value in one.seconds if value > 0), 4),
+            "median_ratio": json_number(_median(one.ratios), 4),
+            "mean_share": json_number(_mean(one.shares), 4),
+            "cached": one.cached,
+            "computed": one.computed,
         }
     )
     return tree
+
+
+def site_facts(runs: Sequence[RunDigest], generated: datetime) -> dict[str, Any]:
+    """What every page loads: the runs, and each distinct environment once."""
+    environments: list[Any] = []
+    listed = []
+    for one in runs:
+        seen = cleaned(one.environment.model_dump(mode="json"))
+        if seen not in environments:
+            environments.append(seen)
+        listed.append({**run_facts(one), "environment": environments.index(seen)})
+    return {"runs": listed, "environments": environments, "generated": generated.isoformat()}
+
+
+def change_facts(changes: Sequence[Change], runs: Sequence[RunDigest]) -> list[Any]:
+    """Changes for the pages: ``[case, kind, direction, run, since, metric, sentence]``, runs as places."""
+    place = {one.run_id: at for at, one in enumerate(runs)}
+    return [
+        cleaned(
+            [c.case, c.kind.value, c.direction, place[c.run], place.get(c.since, place[c.run]), c.metric, c.sentence]
+        )
+        for c in changes
+        if c.run in place
+    ]
+
+
+def _defined(numbers: array[float]) -> list[float]:
+    return sorted(value for value in numbers if 0 <= value < float("inf"))
+
+
+def _median(numbers: array[float]) -> float | None:
+    known = _defined(numbers)
+    return known[len(known) // 2] if known else None
+
+
+def _mean(numbers: array[float]) -> float | None:
+    known = _defined(numbers)
+    return sum(known) / len(known) if known else None

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from harness.report.chunks import Tree
-from harness.report.overview import SHOWN_MOVES, STALE_HOURS, Overview
+from harness.report.newest import Newest
+from harness.report.overview import SHOWN_CHANGES, STALE_HOURS, Overview
+from harness.report.text import shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,11 +24,16 @@ class Page:
 
 PAGES: tuple[Page, ...] = (
     Page(file="index.html", title="Overview", scripts=("query", "matrix", "overview")),
+    Page(file="matrix.html", title="Matrix", scripts=("query", "matrix", "opindex", "explore")),
     Page(file="model.html", title="Model", scripts=("matrix", "plot", "evidence", "model"), in_menu=False),
+    Page(file="ops.html", title="Ops", scripts=("matrix", "opindex", "ops")),
+    Page(file="trends.html", title="Trends", scripts=("matrix", "plot", "trends")),
+    Page(file="compare.html", title="Compare", scripts=("matrix", "compare")),
+    Page(file="compat.html", title="Compatibility"),
 )
 
 
-def write_pages(tree: Tree, page: Overview) -> None:
+def write_pages(tree: Tree, page: Overview, newest: Newest | None) -> None:
     """Write each page's HTML; every value is escaped by the template engine."""
     environment = Environment(
         loader=PackageLoader("harness.report"),
@@ -35,7 +42,14 @@ def write_pages(tree: Tree, page: Overview) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["shown"] = shown
+    known = {
+        "pages": PAGES,
+        "site": page,
+        "stale_hours": STALE_HOURS,
+        "shown_changes": SHOWN_CHANGES,
+        "configurations": newest.configurations if newest else [],
+        "support": newest.support if newest else [],
+    }
     for one in PAGES:
-        template = environment.get_template(f"{one.file}.j2")
-        html = template.render(page=one, pages=PAGES, site=page, stale_hours=STALE_HOURS, shown_moves=SHOWN_MOVES)
-        tree.write(one.file, html)
+        tree.write(one.file, environment.get_template(f"{one.file}.j2").render(page=one, **known))

@@ -8,41 +8,46 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from harness.errors import UsageError
-from harness.records import Case, CaseResult
-from harness.report.chunks import Tree, packed
-from harness.report.details import case_text, joined, planned_text
+from harness.records import Change
+from harness.report import changes as changed
+from harness.report.chunks import Tree
+from harness.report.compat import night_badge
 from harness.report.digest import RunDigest, digest
+from harness.report.feed import atom
 from harness.report.inputs import ReportRun, SiteFacts
-from harness.report.logs import LogShelf
-from harness.report.matrix import CaseFacts, ModelEntry, entries, matrix
-from harness.report.numbers import dumps, json_number
-from harness.report.overview import overview, run_facts
+from harness.report.matrix import gone, run_columns
+from harness.report.newest import Newest
+from harness.report.numbers import dumps
+from harness.report.overview import Overview, change_facts, overview, site_facts
 from harness.report.pages import write_pages
-from harness.report.rows import CaseRow, missing_row, result_row
-from harness.report.tables import csv_table, json_table
-from harness.report.text import shown
 from harness.report.timeline import Timeline
 
 MARKER = "site.json"
 """A folder with this file is a report and may be replaced by a newer one."""
 
 
-def render(runs: Sequence[ReportRun], out: Path, *, now: datetime | None = None) -> SiteFacts:
+def render(
+    runs: Sequence[ReportRun | RunDigest],
+    out: Path,
+    *,
+    changes: Sequence[Change] | None = None,
+    now: datetime | None = None,
+) -> SiteFacts:
     """Write the site of these runs to `out`, replacing an older report there as a whole.
 
-    The newest run, by run id, is shown in full; the others as history. Without a run the site says that
-    there is none. Raises UsageError when `out` holds anything but a report.
+    The newest run, by run id, is shown in full and has to be a `ReportRun`; the others are history and
+    may be digests. `changes` are the history's labels; without them statuses alone are compared. Without
+    a run the site says that there is none. Raises UsageError when `out` holds anything but a report.
     """
     _refuse_foreign(out)
+    ordered = sorted(runs, key=lambda one: one.run_id)
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         staging.chmod(0o755)
-        tree = Tree(staging)
-        facts = _write(sorted(runs, key=lambda one: one.run.run_id), tree, out, now or datetime.now(UTC))
+        facts = _write(ordered, changes, Tree(staging), out, now or datetime.now(UTC))
         _swap(staging, out)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -50,10 +55,10 @@ def render(runs: Sequence[ReportRun], out: Path, *, now: datetime | None = None)
 
 
 def _refuse_foreign(out: Path) -> None:
-    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
-        raise UsageError(f"{out}: is not empty and holds no report; choose another folder with --out")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: is a file; choose a folder with --out")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
+        raise UsageError(f"{out}: is not empty and holds no report; choose another folder with --out")
 
 
 def _swap(staging: Path, out: Path) -> None:
@@ -65,88 +70,59 @@ def _swap(staging: Path, out: Path) -> None:
     shutil.rmtree(retired, ignore_errors=True)
 
 
-def _write(runs: Sequence[ReportRun], tree: Tree, out: Path, now: datetime) -> SiteFacts:
-    newest = _Newest(runs[-1], tree) if runs else None
-    digests = [digest(run) for run in runs[:-1]]
+def _write(
+    runs: Sequence[ReportRun | RunDigest], changes: Sequence[Change] | None, tree: Tree, out: Path, now: datetime
+) -> SiteFacts:
+    newest = _newest(runs, tree)
+    digests = [one if isinstance(one, RunDigest) else digest(one) for one in runs[:-1]]
+    digests += [newest.digest] if newest else []
+    timeline = Timeline(digests, newest.ids if newest else [])
+    known = list(changes) if changes is not None else _all_derived(timeline)
+    shown = changed.of_run(digests[-1].run_id, known) if digests else []
     if newest:
-        digests.append(newest.read())
-    rows = newest.rows if newest else []
-    timeline = Timeline(digests, [case.id for row in rows for case in row.cases])
-    if newest:
-        newest.write(timeline)
-    page = overview(timeline, len(rows), now)
-    tree.data("site", {"runs": [run_facts(one) for one in digests], "generated": now.isoformat()})
-    tree.write(MARKER, dumps(page.machine_readable, indent=1) + "\n")
+        newest.write(timeline, changed.labels(shown))
+    page = overview(timeline, shown, len(newest.rows) if newest else 0, now)
+    _write_history(tree, timeline, known, page)
     _copy_assets(tree)
-    write_pages(tree, page)
+    write_pages(tree, page, newest)
     return SiteFacts(
         index=out / "index.html",
         run_id=digests[-1].run_id if digests else None,
         level=page.level,
         sentence=page.sentence,
-        models=len(rows),
-        cases=sum(len(row.cases) for row in rows),
+        models=page.models,
+        cases=len(newest.ids) if newest else 0,
         runs=len(digests),
         files=tree.files,
         bytes=tree.size,
     )
 
 
-class _Newest:
-    """The newest run while it is read: details as JSON text per case, the rows of the tables."""
-
-    def __init__(self, source: ReportRun, tree: Tree) -> None:
-        self._source = source
-        self._tree = tree
-        self._shelf = LogShelf(source.directory, tree)
-        self._details: dict[str, str] = {}
-        self._rows: dict[str, CaseRow] = {}
-        self._facts: dict[str, CaseFacts] = {}
-        self._cases: dict[str, Case] = {case.id: case for case in source.run.plan}
-        self.rows: list[ModelEntry] = []
-
-    def read(self) -> RunDigest:
-        """Read the run once, keeping what its pages show."""
-        self.digest = digest(self._source, self._visit)
-        for case_id in self.digest.facts.missing:
-            self._details[case_id] = planned_text(self._cases[case_id])
-            self._rows[case_id] = missing_row(self._source.run.run_id, self._cases[case_id])
-        self.rows = entries(self._cases.values())
-        return self.digest
-
-    def _visit(self, result: CaseResult) -> None:
-        case_id = result.case.id
-        log = self._shelf.place(result)
-        self._details[case_id] = case_text(result, log=log) if log else case_text(result)
-        self._rows[case_id] = result_row(self._source.run.run_id, result)
-        self._facts[case_id] = CaseFacts.of(result)
-        self._cases[case_id] = result.case
-
-    def write(self, timeline: Timeline) -> None:
-        """Write the matrix, the detail chunks and the downloads."""
-        texts = [self._model_text(row, timeline) for row in self.rows]
-        starts = packed(len(text) for text in texts)
-        for number, start in enumerate(starts):
-            end = starts[number + 1] if number + 1 < len(starts) else len(texts)
-            self._tree.text_chunk(f"detail-{number}", f"[{','.join(texts[start:end])}]")
-        self._tree.data("matrix", matrix(self.rows, self.digest, timeline, self._facts, starts))
-        ordered = [self._rows[case.id] for row in self.rows for case in row.cases]
-        self._tree.write("data/cases.csv", csv_table(ordered))
-        self._tree.write("data/cases.json", json_table(ordered))
-
-    def _model_text(self, row: ModelEntry, timeline: Timeline) -> str:
-        cases = ",".join(self._case_text(case, timeline) for case in row.cases)
-        head = dumps({"model": shown(row.model, 300), "task": row.task})
-        return f'{head[:-1]},"cases":[{cases}]}}'
-
-    def _case_text(self, case: Case, timeline: Timeline) -> str:
-        ratios, shares, seconds = timeline.case_numbers(case.id)
-        history = {"ratio": _history(ratios), "share": _history(shares), "seconds": _history(seconds)}
-        return joined(self._details[case.id], {"history": history})
+def _newest(runs: Sequence[ReportRun | RunDigest], tree: Tree) -> Newest | None:
+    if not runs:
+        return None
+    if isinstance(runs[-1], RunDigest):
+        raise UsageError(f"{runs[-1].run_id}: the newest run is given as a digest; its run directory is needed")
+    return Newest(runs[-1], tree)
 
 
-def _history(numbers: Sequence[float]) -> list[Any]:
-    return [None if value < 0 else json_number(value, 4) for value in numbers]
+def _all_derived(timeline: Timeline) -> list[Change]:
+    return [one for run in range(len(timeline.digests)) for one in changed.derived(timeline, run)]
+
+
+def _write_history(tree: Tree, timeline: Timeline, known: Sequence[Change], page: Overview) -> None:
+    """Write what every page loads, columns per run, the feed, and the index for programs."""
+    digests = timeline.digests
+    tree.data("site", site_facts(digests, page.generated))
+    tree.data("stamp", page.generated.isoformat())
+    tree.data("changes", change_facts(known, digests))
+    tree.data("gone", gone(timeline))
+    for place in range(len(digests)):
+        tree.data(f"run-{place}", run_columns(timeline, place))
+    times = {one.run_id: one.finished or one.started for one in digests}
+    tree.write("feed.xml", atom(known, times, page.generated))
+    tree.write("badges/night.json", dumps(night_badge(page.level, page.sentence)) + "\n")
+    tree.write(MARKER, dumps(page.machine_readable, indent=1) + "\n")
 
 
 def _copy_assets(tree: Tree) -> None:

@@ -31,6 +31,8 @@ class Timeline:
 
     def __init__(self, digests: Sequence[RunDigest], ids: Sequence[str]) -> None:
         self.digests = tuple(digests)
+        self.present = len(ids)
+        """How many of `ids` the newest run holds."""
         known = dict.fromkeys(ids)
         for one in self.digests:
             known.update(dict.fromkeys(one.ids))
@@ -71,9 +73,9 @@ class Timeline:
         place = self.place[case_id]
         return tuple([columns[kind][place] for columns in self._columns] for kind in (1, 2, 3))  # type: ignore[return-value]
 
-    def last_complete_before_newest(self) -> int | None:
-        """Place of the newest complete run before the newest one: what a night is compared with."""
-        places = range(len(self.digests) - 2, -1, -1)
+    def last_complete_before(self, run: int) -> int | None:
+        """Place of the newest complete run before this one: what a night is compared with."""
+        places = range(run - 1, -1, -1)
         return next((place for place in places if self.digests[place].facts.complete), None)
 
     def moves(self, old: int, new: int) -> Moves:

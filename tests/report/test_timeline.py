@@ -43,14 +43,14 @@ def test_moves_keep_better_and_worse_apart():
 
 def test_a_night_is_compared_with_the_last_complete_one():
     whole = timeline((P, P, P, P), (P, P, P, P), (P, P, P, P))
-    assert whole.last_complete_before_newest() == 1
+    assert whole.last_complete_before(2) == 1
     whole.digests = (
         whole.digests[0],
         replace(whole.digests[1], facts=replace(whole.digests[1].facts, finished=False)),
         whole.digests[2],
     )
-    assert whole.last_complete_before_newest() == 0
-    assert timeline((P, P, P, P)).last_complete_before_newest() is None
+    assert whole.last_complete_before(2) == 0
+    assert timeline((P, P, P, P)).last_complete_before(0) is None
 
 
 def test_numbers_of_a_case_over_time():

@@ -158,9 +158,40 @@ const report = (function () {
     show();
   }
 
+  // Served locally while a run goes on: load the stamp again, and the page when it has changed.
+  function follow() {
+    let first = null;
+    setInterval(() => {
+      if (document.hidden) return;
+      arrived.delete("stamp");
+      const script = document.createElement("script");
+      script.src = "data/stamp.js?" + Date.now();
+      script.onload = () => {
+        script.remove();
+        const stamp = arrived.get("stamp");
+        if (first !== null && stamp !== first) location.reload();
+        first = stamp;
+      };
+      script.onerror = () => script.remove();
+      document.head.append(script);
+    }, 3000);
+  }
+
+  // The runs and the decoded matrix: what every view starts from.
+  let world = null;
+  async function open() {
+    if (world) return world;
+    report.site = await load("site");
+    for (const run of report.site.runs) run.environment = report.site.environments[run.environment];
+    world = report.decode(await load("matrix"));
+    const runs = report.site.runs;
+    report.newest = () => Date.parse(runs[runs.length - 1].started);
+    return world;
+  }
+
   const views = {};
   return {
     data, load, h, icon, status, STATUS, number, readable, percent, bytes, duration, measured, time, localTimes,
-    state, save, themeButton, views,
+    state, save, themeButton, follow, open, views,
   };
 })();

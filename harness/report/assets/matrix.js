@@ -1,7 +1,5 @@
 // The packed matrix as objects, and the matrix table: virtual rows, filter, arrow keys.
 "use strict";
-report.newest = () => 0;
-
 report.Case = class {
   constructor(index, model, config, columns, words) {
     this.index = index;
@@ -14,7 +12,7 @@ report.Case = class {
     this.seconds = columns.seconds[index];
     this.flags = words.flags[columns.flags[index]];
     this.packed = words.history[columns.history[index]];
-    this.labels = "";
+    this.labels = words.labels[columns.labels[index]];
   }
   get configuration() { return this.config[0] + "-" + this.config[1] + "-" + this.config[2] + (this.config[3] ? "-" + this.config[3] : ""); }
   get id() { return this.model.name + "/" + this.model.task + "/" + this.configuration; }
@@ -105,12 +103,15 @@ report.matrixTable = function (root, world) {
       report.status(one.status, ended ? h("span", { class: "why" }, ended.replaceAll("_", " ")) : null),
       h("span", { class: "measure" }, measure)));
   }
-  function row(model, at) {
-    const byConfig = new Map(model.cases.map((one) => [one.config, one]));
-    const link = h("a", { href: model.cases[0].link.replace(/#.*/, "#model=" + encodeURIComponent(model.name)), title: model.name }, model.name);
-    const line = h("tr", { "aria-rowindex": at + 2 }, h("th", { scope: "row" }, link, h("small", {}, model.task + (model.architecture ? " · " + model.architecture : ""))),
+  function row(item, at) {
+    if (item.group !== undefined) {
+      return h("tr", { class: "family", "aria-rowindex": at + 2 }, h("th", { scope: "rowgroup", colspan: world.configs.length + 1 }, item.group || "none", h("small", {}, item.count + (item.count === 1 ? " model" : " models"))));
+    }
+    const byConfig = new Map(item.cases.map((one) => [one.config, one]));
+    const link = h("a", { href: "model.html#model=" + encodeURIComponent(item.name), title: item.name }, item.name);
+    const line = h("tr", { "aria-rowindex": at + 2 }, h("th", { scope: "row" }, link, h("small", {}, item.task + (item.architecture ? " · " + item.architecture : ""))),
       world.configs.map((config, place) => cell(byConfig.get(config), place)));
-    for (const one of model.cases) if (!keep(one)) line.children[1 + world.configs.indexOf(one.config)].firstChild.classList.add("dim");
+    for (const one of item.cases) if (!keep(one)) line.children[1 + world.configs.indexOf(one.config)].firstChild.classList.add("dim");
     return line;
   }
   // Arrow keys move between cells; only the first cell of a row is in the tab order.
@@ -129,8 +130,8 @@ report.matrixTable = function (root, world) {
   });
   root.replaceChildren(scroller);
   return {
-    // Show the models with a case that the predicate keeps; returns [models, cases] kept.
-    filter(predicate) {
+    // Show the models with a case that the predicate keeps, arranged; returns [models, cases] kept.
+    filter(predicate, arrange) {
       keep = predicate;
       let kept = 0;
       const rows = world.models.filter((model) => {
@@ -139,8 +140,9 @@ report.matrixTable = function (root, world) {
         kept += any;
         return any > 0;
       });
-      scroller.firstChild.setAttribute("aria-rowcount", rows.length + 1);
-      table.set(rows);
+      const lines = arrange ? arrange(rows, predicate) : rows;
+      scroller.firstChild.setAttribute("aria-rowcount", lines.length + 1);
+      table.set(lines);
       if (!rows.length) body.replaceChildren(h("tr", {}, h("td", { colspan: world.configs.length + 1 }, h("span", { class: "cell empty" }, "No case matches."))));
       return [rows.length, kept];
     },
@@ -151,6 +153,7 @@ report.filterBar = function (world, apply) {
   const { h, state } = report;
   const input = h("input", { type: "search", id: "query", placeholder: "Filter: granite status:fail mode:compiled ratio>5", "aria-label": "Filter cases", spellcheck: "false", autocomplete: "off" });
   const shown = h("span", { class: "shown", role: "status" });
+  const again = () => run();
   function run() {
     const [models, cases] = apply(report.query.compile(input.value));
     shown.textContent = cases.toLocaleString("en-US") + " of " + world.cases.length.toLocaleString("en-US") + " cases in " + models.toLocaleString("en-US") + (models === 1 ? " model" : " models");
@@ -164,5 +167,5 @@ report.filterBar = function (world, apply) {
   addEventListener("keydown", (event) => {
     if (event.key === "/" && !event.target.closest("input, textarea, select")) { event.preventDefault(); input.focus(); }
   });
-  return { node: h("div", { class: "bar" }, input, shown), start: fromHash };
+  return { node: h("div", { class: "bar" }, input, shown), start: fromHash, again, get text() { return input.value; }, set(text) { input.value = text; state.write({ q: text }); run(); } };
 };

@@ -3,8 +3,7 @@
 report.views["model.html"] = async function () {
   const { h, state, evidence } = report;
   const root = document.getElementById("model");
-  report.site = await report.load("site");
-  const world = report.decode(await report.load("matrix"));
+  const world = await report.open();
 
   function wanted() {
     const hash = state.read(), id = hash.get("case"), name = hash.get("model");

@@ -10,9 +10,7 @@ report.views["index.html"] = async function () {
   }
   const root = document.getElementById("matrix");
   if (!root) return;
-  report.site = await report.load("site");
-  const world = report.decode(await report.load("matrix"));
-  report.newest = () => Date.parse(report.site.runs[report.site.runs.length - 1].started);
+  const world = await report.open();
   const box = h("div");
   const table = report.matrixTable(box, world);
   const bar = report.filterBar(world, table.filter);

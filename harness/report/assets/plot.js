@@ -21,6 +21,20 @@ report.plot = function (title, axis, series, options) {
         label: one.label, stroke: colour(one.colour), width: 1.5, dash: one.dash, points: { show: one.values.length < 40, size: 5 },
         value: (_, value) => (value === null ? "–" : report.readable(value)),
       }))],
+      hooks: { draw: [(plot) => {
+        // Detected steps as vertical lines.
+        for (const at of options.marks || []) {
+          const x = plot.valToPos(at, "x", true);
+          plot.ctx.save();
+          plot.ctx.strokeStyle = colour("--plot-limit");
+          plot.ctx.setLineDash([4, 4]);
+          plot.ctx.beginPath();
+          plot.ctx.moveTo(x, plot.bbox.top);
+          plot.ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
+          plot.ctx.stroke();
+          plot.ctx.restore();
+        }
+      }] },
     }, [series[0].values.map((_, index) => index), ...series.map((one) => one.values.map(finite))], box);
   }
   requestAnimationFrame(draw);

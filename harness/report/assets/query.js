@@ -74,10 +74,13 @@ report.query = (function () {
       if (value === "unexpected") return (c) => ["FAIL", "ERROR", "XPASS", "NOTRUN"].includes(c.status);
       return (c) => c.labels.includes(value);
     },
-    op(value) {
-      const wanted = report.ops ? report.ops.casesWith(value) : null;
-      return (c) => wanted !== null && wanted.has(c.index);
+    change(value) {
+      const wanted = value.split(",").filter(Boolean);
+      return (c) => wanted.some((word) => c.labels.includes(word));
     },
+    // op:aten.sin and state:cpu_fallback need the op index, which the page loads when it sees the word.
+    op: (value) => (c) => report.opIndex !== undefined && report.opIndex.uses(c.index, value, null),
+    state: (value) => (c) => report.opIndex !== undefined && report.opIndex.uses(c.index, "", value),
   };
 
   // A predicate over cases; an empty text matches all.
@@ -85,5 +88,6 @@ report.query = (function () {
     const tests = words(text).map(atom);
     return (c) => tests.every((test) => test(c));
   }
-  return { compile, words };
+  const needsOps = (text) => words(text).some((word) => /^-?(op|state):/i.test(word));
+  return { compile, words, needsOps };
 })();
