@@ -358,13 +358,35 @@ class Drill(Record):
     """A fault injected on purpose, to prove that the harness can fail."""
 
     case: str
-    """Glob over case ids."""
+    """Glob over case ids; ``probe/<target>`` is the process that asks a device whether it is alive."""
     stage: Stage
     """Injected as this stage begins."""
-    action: Literal["exit", "segfault", "abort", "hang", "raise", "allocate", "scale", "cpu"]
+    action: Literal[
+        "exit",
+        "segfault",
+        "abort",
+        "kill",
+        "hang",
+        "spin",
+        "grandchild",
+        "allocate",
+        "flood",
+        "raise",
+        "device_error",
+        "device_memory",
+        "host_memory",
+        "disk",
+        "connect",
+        "scale",
+        "cpu",
+    ]
     argument: str = ""
-    """``scale``: ``<parameter name>*<factor>``. ``exit``: the exit status. ``allocate``: bytes."""
+    """``scale``: ``<parameter name>*<factor>``. ``exit``: the exit status. ``allocate``, ``flood``: bytes.
+    ``grandchild``: a lock file. ``connect``: ``<host>/<port>``. Of those that raise: the text."""
+    attempts: int | None = None
+    """Injected in the first so many attempts at a case; None: in each."""
 
     def __str__(self) -> str:
         text = f"{self.case}:{self.stage}:{self.action}"
-        return f"{text}={self.argument}" if self.argument else text
+        text += f"={self.argument}" if self.argument else ""
+        return text if self.attempts is None else f"{text}@{self.attempts}"

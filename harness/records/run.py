@@ -38,7 +38,8 @@ class Verdict(Record):
     sentence: str
     """One sentence for people: what was measured, against what, where it is worst."""
     flags: tuple[str, ...] = ()
-    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``."""
+    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``, ``flaky``
+    (attempts at the case ended differently)."""
     findings: tuple[Finding, ...] = ()
     tolerance: Tolerance | None = None
     """Limits in force, all filled in."""
@@ -54,6 +55,10 @@ class Attempt(Record):
 
     outcome: Outcome
     seconds: float
+    log: str | None = None
+    """Path of its captured output, relative to the run directory."""
+    what: str = "candidate"
+    """Which process it was: ``reference`` or ``candidate``."""
 
 
 class CaseResult(Record):
@@ -122,6 +127,8 @@ class Run(Record):
     environment: Environment
     plan: tuple[Case, ...] = ()
     totals: dict[Status, int] = {}
+    seconds: dict[str, float] = {}
+    """Where the time went: seconds of workers by stage, ``reference`` and ``waiting``; ``wall`` of the run."""
     exit_status: int | None = None
 
 
