@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import torch
 
 from spyre_emulator import kernels, private
+from spyre_emulator.accumulation import total
+from spyre_emulator.decompositions import exponential
 from spyre_emulator.kernels import Kernel
-from spyre_emulator.numerics import round_
+from spyre_emulator.numerics import round_, round_scalar
 
 aten = private.aten
 Tensor = torch.Tensor
+TILE = 64
 FUSED = aten._scaled_dot_product_fused_attention_overrideable.default
 
 
@@ -65,19 +69,67 @@ def attention(
     scale: float | None = None,
     half: bool,
 ) -> tuple[Any, ...]:
-    """Results of the fused operator; only the first is used by PyTorch without gradients."""
+    """Results of the fused operator; only the first is used by PyTorch without gradients.
+
+    The scale is split as its square root on query and key; keys come in tiles of 64 with a running maximum, and the
+    sums are corrected where it grows (torch-spyre's flash decomposition).
+    """
     factor = math.sqrt(scale if scale is not None else query.shape[-1] ** -0.5)
-    rounded = round_ if half else (lambda t: t)
-    scores = rounded(rounded(query * factor) @ rounded(key * factor).transpose(-2, -1))
-    if is_causal:
-        blocked = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cpu").triu(1)
-        scores.masked_fill_(blocked, float("-inf"))
-    if attn_bias is not None:
-        scores = rounded(scores + attn_bias)
-    weights = rounded(torch.softmax(scores, -1))
-    output = _like_query(rounded(weights @ value), query)
-    empty = torch.empty(0, dtype=torch.float32, device="cpu")
-    return output, empty, empty, empty, query.shape[-2], key.shape[-2], empty, empty, empty
+    if half:
+        factor = round_scalar(factor)
+        output = _tiled(round_(query * factor), round_(key * factor), value, attn_bias, is_causal)
+    else:
+        output = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_bias, 0.0, is_causal, scale=scale
+        )
+    nothing = torch.empty(0, dtype=torch.float32, device="cpu")
+    lengths = (query.shape[-2], key.shape[-2])
+    return _like_query(output, query), nothing, nothing, nothing, *lengths, nothing, nothing, nothing
+
+
+def _tiled(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool) -> Tensor:
+    length = key.shape[-2]
+    maximum: Tensor | None = None
+    sums = output = query  # replaced by the first tile
+    for start in range(0, length, TILE):
+        stop = min(start + TILE, length)
+        mask = _tile_mask(bias, causal, query.shape[-2], start, stop)
+        if mask is not None and maximum is not None and bool((mask == -torch.inf).all()):
+            continue  # every position masked: the sums stay as they are
+        scores = round_(query @ key[..., start:stop, :].transpose(-2, -1))
+        if mask is not None:
+            scores = round_(scores.add_(mask))
+        tile_maximum = scores.amax(-1, keepdim=True)
+        new_maximum = tile_maximum if maximum is None else torch.maximum(maximum, tile_maximum)
+        base = new_maximum.masked_fill(new_maximum == -torch.inf, 0.0)
+        weights = exponential(round_(scores.sub_(base)))
+        tile_sums = round_(total(weights, [-1], True, "softmax"))
+        tile_output = round_(weights @ value[..., start:stop, :])
+        if maximum is None:
+            sums, output = tile_sums, tile_output
+        else:
+            correction = exponential(round_(maximum - base))
+            sums = round_(round_(sums * correction).add_(tile_sums))
+            output = round_(round_(output * correction).add_(tile_output))
+        maximum = new_maximum
+    if maximum is None:
+        return torch.zeros(*query.shape[:-1], value.shape[-1], dtype=torch.float32, device="cpu")
+    return round_(output / sums).masked_fill_(sums == 0.0, 0.0)
+
+
+def _tile_mask(bias: Tensor | None, causal: bool, rows: int, start: int, stop: int) -> Tensor | None:
+    if bias is not None:
+        return bias[..., start:stop] if bias.shape[-1] != 1 else bias
+    if not causal:
+        return None
+    return _causal_mask(rows, start, stop)
+
+
+@functools.lru_cache(maxsize=256)
+def _causal_mask(rows: int, start: int, stop: int) -> Tensor:
+    """0 where a query row may see the key, -Inf elsewhere; built on the CPU, as spyre::causal_mask is."""
+    blocked = torch.arange(start, stop, device="cpu") > torch.arange(rows, device="cpu")[:, None]
+    return torch.zeros(blocked.shape, dtype=torch.float32, device="cpu").masked_fill_(blocked, -torch.inf)
 
 
 def _like_query(output: Tensor, query: Tensor) -> Tensor:
@@ -91,7 +143,7 @@ def _like_query(output: Tensor, query: Tensor) -> Tensor:
 
 def register() -> None:
     """Register the kernel and its routes: eager, eager with autograd, and tracing without gradients."""
-    kernels.register(Kernel(FUSED, attention, program=True, rounds=False))
+    kernels.register(Kernel(FUSED, attention, program=True, scalars=False))
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
         private.registers_for("aten", key)("scaled_dot_product_attention", route)
 

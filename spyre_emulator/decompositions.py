@@ -1,39 +1,179 @@
-"""Device programs: how the device computes composite operators, on shadows, rounding where it rounds."""
+"""Device programs: how the device computes composite operators, on shadows, rounding where it rounds.
+
+Each takes ``half=``: whether it works on DLFloat16 numbers. The steps follow torch-spyre's
+torch_spyre/_inductor/decompositions.py; a single device function (gelufwd, silu, sigmoid, ...) rounds once, since the
+error of its approximation is not public.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from spyre_emulator import kernels, private
-from spyre_emulator.kernels import Kernel
-from spyre_emulator.numerics import round_
+from spyre_emulator import settings
+from spyre_emulator.accumulation import OperatorClass, total
+from spyre_emulator.numerics import round_, round_scalar
 
-aten = private.aten
 Tensor = torch.Tensor
 
 
+def half_or_exact(x: Tensor, half: bool) -> Tensor:
+    """`x`, rounded in place when `half`."""
+    return round_(x) if half else x
+
+
+def exponential(x: Tensor) -> Tensor:
+    """Rounded exp of DLFloat16 numbers, with the device's value for masked positions."""
+    result = round_(torch.exp(x))
+    masked = settings.current.masked_exponential
+    if masked:
+        result.masked_fill_(x == -torch.inf, round_scalar(masked))
+    return result
+
+
 def softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool) -> Tensor:
-    """Softmax in 16 bit when `half` or when widening a 16-bit input."""
-    result = torch.softmax(x, dim)
-    return round_(result) if half else result
+    """max, sub, exp, sum, realdiv, all in 16 bit; a float32 input is computed in 16 bit too (torch-spyre PR 2012)."""
+    if x.numel() == 0 or x.dim() == 0 or x.dtype is not torch.float32:
+        return torch.softmax(x, dim)
+    values = x if half else round_(x.clone())
+    weights = exponential(round_(values - values.amax(dim, keepdim=True)))
+    denominator = round_(total(weights, [dim], True, "softmax"))
+    return round_(weights / denominator)
 
 
-def register_kernels() -> None:
-    """Fill the kernel table."""
-    kernels.register(Kernel(aten._softmax.default, softmax, program=True))
-    for op, in_place in _MOVERS.items():
-        kernels.register(Kernel(op, op, rounds=False, in_place=in_place))
-    for op in _EXACT:
-        kernels.register(Kernel(op, op, rounds=False))
+def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None, *, half: bool) -> Tensor:
+    """`softmax` whose fully masked rows are zero."""
+    masked = (x == -torch.inf).all(dim, keepdim=True)
+    return softmax(x, dim, half=half).masked_fill_(masked, 0.0)
 
 
-_MOVERS: dict[Any, Any] = {aten.index_copy.default: aten.index_copy_.default}
-_EXACT: tuple[Any, ...] = (
-    aten.neg.default,
-    aten.abs.default,
-    aten.relu.default,
-    aten.index_select.default,
-    aten.embedding.default,
-)
+def log_softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool) -> Tensor:
+    """x - max - log(sum(exp(x - max))), as Inductor decomposes it."""
+    if not half or x.numel() == 0 or x.dim() == 0:
+        return torch.log_softmax(x, dim)
+    shifted = round_(x - x.amax(dim, keepdim=True))
+    denominator = round_(total(exponential(shifted), [dim], True, "softmax"))
+    return round_(shifted - round_(torch.log(denominator)))
+
+
+def layer_norm(
+    x: Tensor, normalized_shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float, *, half: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """exx2 (moments, in float32), layernormscale, layernormnorm; results of aten::native_layer_norm."""
+    if not half:
+        return torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
+    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+    count = math.prod(normalized_shape)
+    mean = total(x, dims, True, "moments") / count
+    square = total(x * x, dims, True, "moments") / count
+    variance = (square - mean * mean).clamp_min_(0.0)
+    scale = round_(torch.rsqrt(variance + round_scalar(eps)))
+    result = (x - round_(mean)) * scale
+    if weight is not None:
+        result = result * weight
+    if bias is not None:
+        result = result + bias
+    return round_(result), mean, scale
+
+
+def rms_norm(x: Tensor, weight: Tensor | None, eps: float, *, half: bool) -> Tensor:
+    """mean(x·x), rsqrt(mean + eps), ·x, ·weight, each in the input's dtype, over the last dimension."""
+    square = half_or_exact(x * x, half)
+    mean = average(square, [-1], True, half=half)
+    scale = half_or_exact(torch.rsqrt(half_or_exact(mean + (round_scalar(eps) if half else eps), half)), half)
+    result = half_or_exact(x * scale, half)
+    return result if weight is None else half_or_exact(result * weight, half)
+
+
+def reduced_sum(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, half: bool
+) -> Tensor:
+    """aten::sum.dim_IntList."""
+    if not half or x.dtype is not torch.float32:
+        return torch.sum(x, dim if dim is not None else [], keepdim, dtype=dtype)
+    return round_(_total(x, dim, keepdim, "sum"))
+
+
+def full_sum(x: Tensor, *, dtype: torch.dtype | None = None, half: bool) -> Tensor:
+    """aten::sum"""
+    return reduced_sum(x, None, False, dtype=dtype, half=half)
+
+
+def average(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None, half: bool
+) -> Tensor:
+    """aten::mean.dim: the sum times the constant 1/N, which is encoded like every constant."""
+    if not half or x.dtype is not torch.float32:
+        return torch.mean(x, dim if dim is not None else [], keepdim, dtype=dtype)
+    summed = round_(_total(x, dim, keepdim, "mean"))
+    count = x.numel() // max(summed.numel(), 1)
+    return round_(summed * round_scalar(1.0 / count)) if count else torch.full_like(summed, torch.nan)
+
+
+def full_average(x: Tensor, *, dtype: torch.dtype | None = None, half: bool) -> Tensor:
+    """aten::mean"""
+    return average(x, None, False, dtype=dtype, half=half)
+
+
+def _total(x: Tensor, dim: Any, keepdim: bool, kind: OperatorClass) -> Tensor:
+    if x.dim() == 0:
+        return x.clone()
+    dims = [dim] if isinstance(dim, int) else list(dim or range(x.dim()))
+    return total(x, dims, keepdim, kind)
+
+
+def addmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1, half: bool) -> Tensor:
+    """mm, then add."""
+    if not half:
+        return torch.addmm(c, a, b, beta=beta, alpha=alpha)
+    return _scaled_sum(c, round_(torch.mm(a, b)), beta, alpha)
+
+
+def baddbmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1, half: bool) -> Tensor:
+    """bmm, then add."""
+    if not half:
+        return torch.baddbmm(c, a, b, beta=beta, alpha=alpha)
+    return _scaled_sum(c, round_(torch.bmm(a, b)), beta, alpha)
+
+
+def _scaled_sum(c: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if alpha != 1:
+        product = round_(product * round_scalar(alpha))
+    if beta == 0:
+        return product
+    return round_(product.add_(c if beta == 1 else round_(c * round_scalar(beta))))
+
+
+def softplus(x: Tensor, beta: float = 1, threshold: float = 20, *, half: bool) -> Tensor:
+    """The device's primitive has beta 1: scale the input by beta and the result by its inverse."""
+    if not half or beta == 1:
+        return half_or_exact(torch.nn.functional.softplus(x, beta, threshold), half)
+    scaled = round_(x * round_scalar(beta))
+    result = round_(torch.nn.functional.softplus(scaled, 1.0, threshold))
+    return round_(result * round_scalar(1.0 / beta))
+
+
+def scaled_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    *,
+    half: bool,
+) -> Tensor:
+    """batchmatmulfp8, a 16-bit result, times scale_a, times scale_b, plus bias; K in whole sticks of 128."""
+    if a.shape[-1] % 128:
+        raise RuntimeError(
+            f"dxp_standalone --bundle died with SIGABRT: FP8 matmul with K={a.shape[-1]}, "
+            f"K must be a multiple of 128 (torch-spyre#4308)"
+        )
+    result = round_(a.to(torch.float32) @ b.to(torch.float32))
+    for scale in (scale_a, scale_b):
+        result = round_(result * scale)
+    return result if bias is None else round_(result + bias)

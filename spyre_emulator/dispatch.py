@@ -9,7 +9,7 @@ import torch
 
 from spyre_emulator import fallbacks, kernels, memory, operators, private, recording, settings
 from spyre_emulator.dtypes import DLFLOAT
-from spyre_emulator.kernels import Kernel
+from spyre_emulator.kernels import Kernel, Outcome
 from spyre_emulator.memory import shadow, wrap
 from spyre_emulator.numerics import round_
 
@@ -51,7 +51,7 @@ def _signature(a: Any) -> Any:
         return (a.dtype, a.dim() == 0)
     if isinstance(a, (list, tuple)):
         return tuple([_signature(x) for x in a]) if a and isinstance(a[0], (Tensor, type(None))) else None
-    return a if isinstance(a, torch.dtype) else type(a)
+    return a if isinstance(a, (torch.dtype, bool)) else type(a)
 
 
 def _call_signature(op: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -67,34 +67,39 @@ def _meta_argument(a: Any) -> Any:
     return torch.device("meta") if isinstance(a, torch.device) else a
 
 
-_result_dtypes: dict[Any, tuple[torch.dtype | None, ...]] = {}
+_outcomes: dict[Any, Outcome | None] = {}
 
 
-def result_dtypes(op: OpOverload, args: Any, kwargs: dict[str, Any], result: Any) -> tuple[Any, ...]:
-    """Logical dtype of each result: from the meta kernel, remembered per dtypes of the operands."""
-    if isinstance(result, Tensor) and result.dtype is not torch.float32:
-        return (result.dtype,)
-    key = _call_signature(op, args, kwargs)
-    known = _result_dtypes.get(key)
-    if known is None:
-        known = _result_dtypes[key] = _infer_dtypes(op, args, kwargs, result)
-    return known
-
-
-def _infer_dtypes(op: OpOverload, args: Any, kwargs: dict[str, Any], result: Any) -> tuple[Any, ...]:
-    results = result if isinstance(result, (tuple, list)) else (result,)
+def outcome_of(kernel: Kernel, args: Any, kwargs: dict[str, Any]) -> Outcome | None:
+    """What the meta kernel tells of a call, remembered per dtypes of its operands; None where it cannot tell."""
+    key = _call_signature(kernel.op, args, kwargs)
     try:
-        meta = op(*[_meta_argument(a) for a in args], **{k: _meta_argument(v) for k, v in kwargs.items()})
+        return _outcomes[key]
+    except KeyError:
+        found = _outcomes[key] = _infer(kernel, args, kwargs)
+        return found
+
+
+def _infer(kernel: Kernel, args: Any, kwargs: dict[str, Any]) -> Outcome | None:
+    try:
+        meta = kernel.op(*[_meta_argument(a) for a in args], **{k: _meta_argument(v) for k, v in kwargs.items()})
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
-        # No meta kernel, or one that needs data: half the operands decide, as in PyTorch's type promotion.
-        halves = [a.dtype for a in args if isinstance(a, Tensor) and a.dtype in DLFLOAT]
-        guess = halves[0] if halves else None
-        return tuple(
-            (guess if guess and r.dtype is torch.float32 else r.dtype) if isinstance(r, Tensor) else None
-            for r in results
-        )
+        return None  # no meta kernel, or one that needs data
     metas = meta if isinstance(meta, (tuple, list)) else (meta,)
-    return tuple(m.dtype if isinstance(m, Tensor) else None for m in metas)
+    results = [m.dtype if isinstance(m, Tensor) else None for m in metas]
+    return kernels.outcome(kernel, operand_dtypes((*args, *kwargs.values())), results)
+
+
+def _guess(kernel: Kernel, args: Any, kwargs: dict[str, Any], result: Any) -> Outcome:
+    """The outcome of a call without a meta kernel: float32 results follow a 16-bit operand."""
+    operands = operand_dtypes((*args, *kwargs.values()))
+    halves = [d for d in operands if d in DLFLOAT]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    dtypes = [
+        (halves[0] if halves and r.dtype is torch.float32 else r.dtype) if isinstance(r, Tensor) else None
+        for r in results
+    ]
+    return kernels.outcome(kernel, operands, dtypes)
 
 
 def operand_dtypes(args: Sequence[Any]) -> tuple[torch.dtype, ...]:
@@ -136,30 +141,19 @@ def compute(
     op: OpOverload, kernel: Kernel, args: Any, kwargs: dict[str, Any], host_args: Any, host_kwargs: dict[str, Any]
 ) -> Any:
     """Device result of a functional operator, given its device and host arguments."""
-    if kernel.program or kernels.is_hooked(op):
-        return _compute_by_dtype(op, kernel, args, kwargs, host_args, host_kwargs)
-    result = kernel.compute(*host_args, **host_kwargs)
-    dtypes = result_dtypes(op, args, kwargs, result)
+    outcome = outcome_of(kernel, args, kwargs)
+    if outcome is None:
+        result = kernel.compute(*host_args, **host_kwargs)
+        outcome = _guess(kernel, args, kwargs, result)
+        kernels.round_results(result, outcome.dtypes)
+    elif kernels.is_hooked(op):
+        dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
+        result = kernels.run_hooked(kernel, outcome, host_args, host_kwargs, dtypes, "eager")
+    else:
+        result = kernels.compute(kernel, outcome, host_args, host_kwargs)
     if isinstance(result, Tensor):
-        if kernel.rounds and dtypes[0] in DLFLOAT:
-            round_(result)
-        return wrap(result, dtypes[0])
-    if kernel.rounds:
-        kernels.round_results(result, dtypes)
-    return _wrap_all(result, dtypes)
-
-
-def _compute_by_dtype(
-    op: OpOverload, kernel: Kernel, args: Any, kwargs: dict[str, Any], host_args: Any, host_kwargs: dict[str, Any]
-) -> Any:
-    """As `compute` where the logical dtype has to be known before computing."""
-    key = _call_signature(op, args, kwargs)
-    out = _result_dtypes.get(key)
-    if out is None:
-        out = _result_dtypes[key] = _infer_dtypes(op, args, kwargs, None)
-    dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
-    result = kernels.run(kernel, host_args, host_kwargs, out, dtypes, "eager")
-    return wrap(result, out[0] or result.dtype) if isinstance(result, Tensor) else _wrap_all(result, out)
+        return wrap(result, outcome.dtypes[0] or result.dtype)
+    return _wrap_all(result, outcome.dtypes)
 
 
 def _wrap_all(result: Any, dtypes: Sequence[Any]) -> Any:
@@ -253,7 +247,7 @@ class MutatingCall:
             return None
         if all(r.alias_info is not None and r.alias_info.is_write for r in returns):
             return written[0] if len(returns) == 1 else tuple(written)
-        return _wrap_all(result, result_dtypes(self.op, args, kwargs, result))
+        return _wrap_all(result, _guess(kernels.lookup(self.op), args, kwargs, result).dtypes)
 
 
 def _settle(target: Any, host: Any) -> None:

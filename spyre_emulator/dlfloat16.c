@@ -49,3 +49,34 @@ CLONES void dlfloat16_encode(const uint32_t *in, uint16_t *codes, int64_t n) {
     codes[i] = (uint16_t)(sign | r);
   }
 }
+
+/* Sums of `rows` contiguous rows of n numbers, accumulated in DLFloat16: element i goes to lane i % lanes, every
+ * addition is rounded, and the lanes are added pairwise at the end. `scratch` holds lanes numbers. */
+CLONES void dlfloat16_sum(const float *x, float *out, int64_t rows, int64_t n, int64_t lanes, float *scratch,
+                          uint32_t bias, uint32_t lsb, uint32_t floor_) {
+  union { float f; uint32_t u; } v;
+  for (int64_t r = 0; r < rows; r++) {
+    const float *row = x + r * n;
+    for (int64_t l = 0; l < lanes; l++) scratch[l] = 0.0f;
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (int64_t l = 0; l < lanes; l++) {
+        union { float f; uint32_t u; } w;
+        w.f = scratch[l] + row[i + l];
+        w.u = round_bits(w.u, bias, lsb, floor_);
+        scratch[l] = w.f;
+      }
+    for (int64_t l = 0; i + l < n; l++) {
+      v.f = scratch[l] + row[i + l];
+      v.u = round_bits(v.u, bias, lsb, floor_);
+      scratch[l] = v.f;
+    }
+    for (int64_t half = lanes / 2; half > 0; half /= 2)
+      for (int64_t l = 0; l < half; l++) {
+        v.f = scratch[l] + scratch[l + half];
+        v.u = round_bits(v.u, bias, lsb, floor_);
+        scratch[l] = v.f;
+      }
+    out[r] = scratch[0];
+  }
+}

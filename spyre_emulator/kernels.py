@@ -15,7 +15,7 @@ import torch
 
 from spyre_emulator import private
 from spyre_emulator.dtypes import DLFLOAT
-from spyre_emulator.numerics import round_
+from spyre_emulator.numerics import round_, round_scalar
 
 OpOverload = private.OpOverload
 Tensor = torch.Tensor
@@ -29,12 +29,21 @@ class Kernel:
     compute: Callable[..., Any]
     """Functional: takes shadows, returns new tensors (or views, for a view operator)."""
     rounds: bool = True
-    """False where the result is exact: moved, selected or sign-changed values, or a program that rounds itself."""
+    """False where 16-bit operands give exact results: moved, selected or sign-changed values."""
+    scalars: bool = True
+    """Whether number arguments are constants that the device encodes in the operands' format."""
     in_place: Callable[..., Any] | None = None
     """For operators that move values: the form that writes into its first argument."""
     is_view: bool = False
     program: bool = False
-    """True where `compute` is a device program of `spyre_emulator.decompositions` and takes ``half=``."""
+    """True where `compute` is a device program: it takes ``half=`` and rounds by itself."""
+    numbers: tuple[int, ...] = ()
+    """Positions of the arguments that may be such numbers; filled in from the schema."""
+
+    def __post_init__(self) -> None:
+        if self.scalars and not self.is_view:
+            types = [str(a.type) for a in self.op._schema.arguments if not a.kwarg_only]
+            self.numbers = tuple(i for i, t in enumerate(types) if t in _NUMBER_TYPES)
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,6 +68,19 @@ class Hook(Protocol):
     def __call__(self, call: OpCall) -> Any: ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of a call's results before it is computed."""
+
+    dtypes: tuple[torch.dtype | None, ...]
+    """Logical dtype per result."""
+    half: bool
+    """Whether it computes on DLFloat16 numbers: a 16-bit float among the operands or results."""
+    rounds: bool
+    """Whether its results have to be rounded."""
+
+
+_NUMBER_TYPES = frozenset({"number", "Optional[number]", "Tensor"})
 _table: dict[OpOverload, Kernel] = {}
 _hooks: dict[str, list[Hook]] = {}
 generation = 0
@@ -79,7 +101,7 @@ def lookup(op: OpOverload) -> Kernel:
     if kernel is None:
         returns = op._schema.returns
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-        kernel = _table[op] = Kernel(op, op, is_view=is_view, rounds=not is_view)
+        kernel = _table[op] = Kernel(op, op, is_view=is_view)
     return kernel
 
 
@@ -114,39 +136,61 @@ def is_hooked(op: OpOverload) -> bool:
     return bool(_hooks) and str(op) in _hooks
 
 
+def outcome(kernel: Kernel, operands: Sequence[torch.dtype], results: Sequence[torch.dtype | None]) -> Outcome:
+    """The outcome of a call of `kernel` with operands and results of these logical dtypes."""
+    wide = any(d.is_floating_point and d not in DLFLOAT for d in operands)
+    to_half = any(d in DLFLOAT for d in results)
+    half = to_half or any(d in DLFLOAT for d in operands)
+    rounds = to_half and not kernel.program and (kernel.rounds or wide)
+    return Outcome(tuple(results), half, rounds)
+
+
+def encoded(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`args` with numbers as the device encodes constants; for calls on DLFloat16 numbers."""
+    for i in kernel.numbers:
+        if i < len(args) and isinstance(args[i], (float, int)) and not isinstance(args[i], bool):
+            constant = round_scalar(args[i])
+            if constant != args[i]:
+                args = (*args[:i], constant, *args[i + 1 :])
+    return args
+
+
 def round_results(result: Any, dtypes: Sequence[torch.dtype | None]) -> Any:
     """`result` with every tensor whose logical dtype is a 16-bit float rounded in place."""
     if isinstance(result, Tensor):
         return round_(result) if dtypes[0] in DLFLOAT else result
     if isinstance(result, (tuple, list)):
-        for item, dtype in zip(result, dtypes, strict=True):
+        per_item = dtypes if len(dtypes) == len(result) else [dtypes[0]] * len(result)
+        for item, dtype in zip(result, per_item, strict=True):
             if isinstance(item, (tuple, list)):
-                round_results(item, [dtype] * len(item))
+                round_results(item, [dtype])
             elif isinstance(item, Tensor) and dtype in DLFLOAT:
                 round_(item)
     return result
 
 
-def run(
+def compute(kernel: Kernel, outcome: Outcome, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The rounded result on shadows, without hooks."""
+    if outcome.half and kernel.numbers:
+        args = encoded(kernel, args)
+    if kernel.program:
+        return kernel.compute(*args, **kwargs, half=outcome.half)
+    result = kernel.compute(*args, **kwargs)
+    if outcome.rounds:
+        return round_(result) if type(result) is Tensor else round_results(result, outcome.dtypes)
+    return result
+
+
+def run_hooked(
     kernel: Kernel,
+    outcome: Outcome,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    out: Sequence[torch.dtype | None],
     dtypes: tuple[torch.dtype | None, ...],
     mode: str,
 ) -> Any:
-    """The rounded result of one execution, through the hooks of its operator.
-
-    `out` holds the logical dtypes of the results, `dtypes` those of the positional arguments.
-    """
-
-    def compute() -> Any:
-        if kernel.program:
-            return kernel.compute(*args, **kwargs, half=out[0] in DLFLOAT)
-        result = kernel.compute(*args, **kwargs)
-        return round_results(result, out) if kernel.rounds else result
-
-    call = compute
+    """`compute` through the hooks of the operator; `dtypes` are those of the positional arguments."""
+    call: Callable[[], Any] = functools.partial(compute, kernel, outcome, args, kwargs)
     for hook in _hooks.get(str(kernel.op), ()):
         call = functools.partial(hook, OpCall(kernel.op, args, kwargs, dtypes, mode, call))
     return call()

@@ -8,6 +8,7 @@ device tensor holds every DLFloat16 number exactly and keeps signed infinities, 
 from __future__ import annotations
 
 import ctypes
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,13 +49,14 @@ RULES = {
 def _load() -> ctypes.CDLL | None:
     for path in sorted(Path(__file__).parent.glob("_dlfloat16*.so")):
         library = ctypes.CDLL(str(path))
-        if not hasattr(library, "dlfloat16_round"):
+        if not hasattr(library, "dlfloat16_sum"):
             continue
         pointer, size, word = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
         library.dlfloat16_round.argtypes = [pointer, size, word, word, word]
         library.dlfloat16_decode.argtypes = [pointer, pointer, size]
         library.dlfloat16_encode.argtypes = [pointer, pointer, size]
-        for name in ("round", "decode", "encode"):
+        library.dlfloat16_sum.argtypes = [pointer, pointer, size, size, size, pointer, word, word, word]
+        for name in ("round", "decode", "encode", "sum"):
             getattr(library, f"dlfloat16_{name}").restype = None
         return library
     return None
@@ -114,6 +116,7 @@ def rounded(x: torch.Tensor, rule: Rule | None = None) -> torch.Tensor:
     return round_(x.to(torch.float32, copy=True), rule)
 
 
+@functools.lru_cache(maxsize=4096)
 def round_scalar(value: float) -> float:
     """`value` as the host encodes a constant for the device: nearest, finite values saturating at 0x7DFF."""
     if value != value or value in (float("inf"), float("-inf")):
@@ -156,3 +159,14 @@ def encode(values: torch.Tensor) -> torch.Tensor:
     word = torch.where(magnitude == 0, 0, (magnitude - _REBIAS) >> 14)
     word = torch.where(magnitude >= _INFINITE, 0x7FFF, word)
     return codes.copy_(word | torch.where(bits < 0, -0x8000, 0))
+
+
+def sum_rows(rows: torch.Tensor, lanes: int, rule: Rule) -> torch.Tensor:
+    """Sums of the rows of a contiguous float32 matrix, each addition rounded by `rule`; needs the C kernel."""
+    assert _library is not None
+    out = torch.empty(rows.shape[0], dtype=torch.float32, device="cpu")
+    scratch = torch.empty(lanes, dtype=torch.float32, device="cpu")
+    _library.dlfloat16_sum(
+        rows.data_ptr(), out.data_ptr(), rows.shape[0], rows.shape[1], lanes, scratch.data_ptr(), *rule
+    )
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections import Counter
@@ -12,7 +13,7 @@ import torch
 
 from spyre_emulator import conversions, kernels, layout, operators, private, settings, transfers
 from spyre_emulator.dispatch import host_argument
-from spyre_emulator.dtypes import DLFLOAT, shadow_dtype
+from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.fallbacks import UnsupportedError
 from spyre_emulator.memory import shadow, wrap
 from spyre_emulator.numerics import round_
@@ -93,16 +94,17 @@ class Plan:
         kernel = kernels.lookup(target)
         if kernel.is_view:
             return Step(node, "view", kernel.compute, args, kwargs, False, frees)
-        state = operators.state_with_operands(
-            target, tuple(v.dtype for v in operands if isinstance(v, Tensor)), compiled=True
-        )
-        out = _logical(value)
-        call = kernel.compute
-        if kernel.program:
-            call = _with_half(kernel.compute, out[0] in DLFLOAT)
+        return self._operator_step(node, kernel, args, kwargs, frees)
+
+    def _operator_step(self, node: Node, kernel: Any, args: Any, kwargs: Any, frees: tuple[Node, ...]) -> Step:
+        operands = _tensor_dtypes(node)
+        outcome = kernels.outcome(kernel, operands, _logical(value_of(node)))
+        if outcome.half and kernel.numbers:
+            args = kernels.encoded(kernel, args)
+        call = functools.partial(kernel.compute, half=outcome.half) if kernel.program else kernel.compute
+        state = operators.state_with_operands(kernel.op, operands, compiled=True)
         kind = "native" if state == operators.ENABLED else "fallback"
-        rounds = kernel.rounds and not kernel.program and any(d in DLFLOAT for d in out)
-        return Step(node, kind, call, args, kwargs, rounds, frees)
+        return Step(node, kind, call, args, kwargs, outcome.rounds, frees)
 
     def _facts(self, recompilation: bool) -> PlanFacts:
         kinds = Counter(s.kind for s in self.steps)
@@ -169,11 +171,11 @@ class Plan:
         if not self._is_hooked(step):
             return step.call
         kernel = kernels.lookup(cast("Any", step.node.target))
-        out = _logical(value_of(step.node))
+        outcome = kernels.outcome(kernel, _tensor_dtypes(step.node), _logical(value_of(step.node)))
         dtypes = tuple(v.dtype if isinstance(v := value_of(a), Tensor) else None for a in step.node.args)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return kernels.run(kernel, args, kwargs, out, dtypes, "compiled")
+            return kernels.run_hooked(kernel, outcome, args, kwargs, dtypes, "compiled")
 
         return call
 
@@ -260,11 +262,11 @@ def _host_constant(a: Any) -> Any:
     return host_argument(a)
 
 
-def _with_half(program: Callable[..., Any], half: bool) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return program(*args, **kwargs, half=half)
-
-    return call
+def _tensor_dtypes(node: Node) -> tuple[torch.dtype, ...]:
+    values: list[Any] = []
+    for a in (*node.args, *node.kwargs.values()):
+        values.extend(map(value_of, a) if isinstance(a, (list, tuple)) else [value_of(a)])
+    return tuple(v.dtype for v in values if isinstance(v, Tensor))
 
 
 class _Special(NamedTuple):

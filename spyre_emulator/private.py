@@ -231,7 +231,7 @@ def patch_generator(check: Callable[[torch.device], None]) -> None:
         def __instancecheck__(cls, instance: Any) -> bool:
             return isinstance(instance, original)
 
-    class Generator(original, metaclass=AnyGenerator):
+    class Generator(original, metaclass=AnyGenerator):  # type: ignore[misc]
         """A random number generator; for the device ``spyre`` one of the host."""
 
         def __new__(cls, device: Any = "cpu") -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import attention, decompositions, dispatch, memory, private, transfers
+from spyre_emulator import attention, catalog, dispatch, memory, private, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.memory import shadow, wrap
@@ -289,7 +289,7 @@ def _register_serialization() -> None:
 def register(module: private.DeviceModuleBase) -> None:
     """Make ``torch.device("spyre")`` exist and work; called once, at import of the package."""
     memory.DEVICE = private.register_device(module)
-    decompositions.register_kernels()
+    catalog.fill()
     _register_memory()
     attention.register()
     _register_operators()

@@ -1,0 +1,124 @@
+"""Fills the kernel table: which operators are device programs, which move or select values and so need no rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from spyre_emulator import decompositions as programs
+from spyre_emulator import kernels, private
+from spyre_emulator.kernels import Kernel
+from spyre_emulator.numerics import round_
+
+aten = private.aten
+
+PROGRAMS: dict[Any, Callable[..., Any]] = {
+    aten._softmax.default: programs.softmax,
+    aten._safe_softmax.default: programs.safe_softmax,
+    aten._log_softmax.default: programs.log_softmax,
+    aten.native_layer_norm.default: programs.layer_norm,
+    aten.sum.dim_IntList: programs.reduced_sum,
+    aten.sum.default: programs.full_sum,
+    aten.mean.dim: programs.average,
+    aten.mean.default: programs.full_average,
+    aten.addmm.default: programs.addmm,
+    aten.baddbmm.default: programs.baddbmm,
+    aten.softplus.default: programs.softplus,
+    aten._scaled_mm.default: programs.scaled_mm,
+}
+
+EXACT: tuple[Any, ...] = (
+    aten.neg.default,
+    aten.abs.default,
+    aten.relu.default,
+    aten.sign.default,
+    aten.floor.default,
+    aten.ceil.default,
+    aten.trunc.default,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.amax.default,
+    aten.amin.default,
+    aten.max.default,
+    aten.min.default,
+    aten.max.dim,
+    aten.min.dim,
+    aten.where.self,
+    aten.clamp.default,
+    aten.clamp.Tensor,
+    aten.clamp_min.default,
+    aten.clamp_max.default,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    aten.masked_scatter.default,
+    aten.cat.default,
+    aten.stack.default,
+    aten.repeat.default,
+    aten.flip.default,
+    aten.roll.default,
+    aten.tril.default,
+    aten.triu.default,
+    aten.gather.default,
+    aten.index.Tensor,
+    aten.index_select.default,
+    aten.embedding.default,
+    aten.constant_pad_nd.default,
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.sort.default,
+    aten.topk.default,
+    aten.full.default,
+    aten.full_like.default,
+    aten.zeros.default,
+    aten.zeros_like.default,
+    aten.ones.default,
+    aten.ones_like.default,
+    aten.zero.default,
+    aten.fill.Scalar,
+    aten.fill.Tensor,
+    aten._unsafe_view.default,
+)
+"""Results are operands, or constants that were encoded already."""
+
+MOVERS: dict[Any, Any] = {
+    aten.index_copy.default: aten.index_copy_.default,
+    aten.scatter.src: aten.scatter_.src,
+}
+"""Writers of values into positions, and their in-place forms, which spare a copy of the whole tensor."""
+
+GEOMETRY: tuple[Any, ...] = (
+    aten.arange.default,
+    aten.arange.start,
+    aten.arange.start_step,
+    aten.linspace.default,
+    aten.logspace.default,
+)
+"""Their numbers decide how many elements there are, and are used on the host."""
+
+
+def fill() -> None:
+    """Register every kernel that differs from PyTorch's own with rounding."""
+    for op, program in PROGRAMS.items():
+        kernels.register(Kernel(op, program, program=True, scalars=False))
+    for op in EXACT:
+        kernels.register(Kernel(op, op, rounds=False))
+    for op, in_place in MOVERS.items():
+        kernels.register(Kernel(op, op, rounds=False, in_place=in_place))
+    kernels.register(Kernel(aten.index_put.default, _index_put, program=True, scalars=False))
+    kernels.register(Kernel(aten.histc.default, _histogram))
+    for op in GEOMETRY:
+        kernels.register(Kernel(op, op, scalars=False))
+
+
+def _index_put(
+    x: torch.Tensor, indices: list[Any], values: torch.Tensor, accumulate: bool = False, *, half: bool
+) -> torch.Tensor:
+    result = x.index_put(tuple(indices), values, accumulate)
+    return round_(result) if accumulate and half and x.dtype is torch.float32 else result
+
+
+def _histogram(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """The CPU has no integer form, and the models that ask for one count small integers."""
+    return torch.histc(x.to(torch.float32), bins, min, max).to(x.dtype)
