@@ -23,6 +23,10 @@ RESERVE = 200 * 10**6
 GRACE = 900.0
 """Seconds after its last use in which an item is never evicted: a case is about to load it."""
 
+DISK_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.ENOLCK}
+)
+
 _held: dict[Path, int] = {}
 """Use locks of this process, kept until it ends or `release` is called."""
 
@@ -90,7 +94,7 @@ class Cache:
 
     def touch(self, key: str) -> None:
         """Note that KEY is used now."""
-        with contextlib.suppress(OSError):  # a read-only cache still serves
+        with contextlib.suppress(OSError):  # a shared cache may belong to another user
             os.utime(self.record(key))
 
     def damage(self, kept: Kept, *, refresh: bool = False) -> str | None:
@@ -112,10 +116,9 @@ class Cache:
     def workshop(self) -> Iterator[Path]:
         """Give a fresh directory on the cache's own file system, gone afterwards: build here, then rename."""
         place = self.root / "building"
-        with _disk_errors(place):
-            place.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as name:
-                yield Path(name)
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as name:
+            yield Path(name)
 
     def publish(self, built: Path, key: str) -> Path:
         """Move a finished folder to the entry of KEY, in one step, in place of a damaged one."""
@@ -191,7 +194,7 @@ class Cache:
         """Keep FOLDER from being evicted until this process ends or releases it."""
         lock = self.use_lock(folder)
         if lock not in _held:
-            with contextlib.suppress(PermissionError):  # nobody evicts from a cache that cannot be written
+            with contextlib.suppress(PermissionError):  # what may not be written is not evicted
                 _held[lock] = locks.share(lock)
 
 
@@ -219,15 +222,16 @@ def free_bytes(place: Path) -> int:
 
 
 @contextlib.contextmanager
-def _disk_errors(place: Path) -> Iterator[None]:
-    """Turn a full or read-only disk into CheckpointError (unavailable)."""
+def disk_errors_as_unavailable(place: Path) -> Iterator[None]:
+    """Turn an OSError that tells of the disk, full or not to be written, into CheckpointError (unavailable)."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno not in DISK_ERRORS:
             raise
         raise CheckpointError(
-            f"cannot write to {place}: {error.strerror}; free space there or move the cache", OutcomeKind.UNAVAILABLE
+            f"{error.filename or place}: {error.strerror}; free space there or move the cache",
+            OutcomeKind.UNAVAILABLE,
         ) from error
 
 

@@ -14,9 +14,15 @@ from harness.checkpoints.structure import invalid
 from harness.errors import CheckpointError
 from harness.records import OutcomeKind
 
+MAGIC = b"GGUF"
+"""https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""
+
 
 def convert(file: Path, folder: Path, origin: str, *, timeout: float) -> None:
     """Write FILE's weights, dequantised exactly, its config and its tokenizer into FOLDER."""
+    with file.open("rb") as start:
+        if start.read(len(MAGIC)) != MAGIC:
+            raise invalid(origin, f"{file.name} is no GGUF file: it does not begin with {MAGIC.decode()}")
     command = [sys.executable, "-m", "harness.checkpoints.gguf", str(file), str(folder)]
     finished = child.run(command, timeout=timeout)
     if finished.status is None:

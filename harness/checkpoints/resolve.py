@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.checkpoints import folder, hub, wheel
-from harness.checkpoints.cache import Cache, Kept
+from harness.checkpoints.cache import Cache, Kept, disk_errors_as_unavailable
 from harness.checkpoints.hashing import digest_of
 from harness.checkpoints.structure import Structure, inspect
 from harness.errors import CheckpointError
-from harness.records import Checkpoint, FolderSource, HubSource, OutcomeKind, Record, Source, WheelSource
+from harness.records import Checkpoint, FolderSource, HubSource, Record, Source, WheelSource
 
 TIMEOUT = 1800.0
 """Seconds of wall clock for one checkpoint, downloads and waiting for other processes included."""
@@ -46,9 +45,8 @@ def resolve(
     ``unavailable``, ``gated`` or ``invalid_checkpoint``.
     """
     store = Cache(cache, cache_limit)
-    kept = _disk_trouble_is_unavailable(
-        lambda: _bring(source, store, base, environ or os.environ, offline=offline, refresh=refresh, timeout=timeout)
-    )
+    with disk_errors_as_unavailable(store.root):
+        kept = _bring(source, store, base, environ or os.environ, offline=offline, refresh=refresh, timeout=timeout)
     structure = inspect(
         Path(kept.folder),
         [fact.name for fact in kept.files],
@@ -109,19 +107,6 @@ def _bring(
     if isinstance(source, HubSource):
         return hub.bring(source, store, environ, offline=offline, refresh=refresh, timeout=timeout)
     return folder.bring(source, store, base, refresh=refresh)
-
-
-def _disk_trouble_is_unavailable(bring: Callable[[], Kept]) -> Kept:
-    """Return what BRING returns. A disk that is full or forbids writing is infrastructure, not a bug."""
-    try:
-        return bring()
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO):
-            raise
-        raise CheckpointError(
-            f"{error.filename or 'the cache'}: {error.strerror}; free space there or move the cache",
-            OutcomeKind.UNAVAILABLE,
-        ) from error
 
 
 def _checkpoint(source: Source, kept: Kept, structure: Structure) -> Checkpoint:

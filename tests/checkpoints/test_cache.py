@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.checkpoints import hold, locks, release
-from harness.checkpoints.cache import RESERVE, Cache, Kept, free_bytes
+from harness.checkpoints.cache import RESERVE, Cache, Kept, disk_errors_as_unavailable, free_bytes
 from harness.errors import CheckpointError
 from harness.records import Checkpoint
 
@@ -84,7 +84,7 @@ def test_a_disk_that_is_too_small_is_found_before_writing(tmp_path: Path) -> Non
 
 def test_a_full_disk_while_building_is_infrastructure_and_leaves_nothing(cache: Cache) -> None:
     def build() -> None:
-        with cache.workshop() as place:
+        with disk_errors_as_unavailable(cache.root), cache.workshop() as place:
             (place / "half").write_bytes(b"x")
             Path("/dev/full").write_bytes(b"x")
 

@@ -89,13 +89,13 @@ def test_a_converted_checkpoint_is_exact_and_ordinary(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(b"GGUX" + b"\0" * 100)
-    with pytest.raises(CheckpointError, match=r"wheel:x: tiny\.gguf could not be converted from GGUF") as caught:
+    with pytest.raises(CheckpointError, match=r"wheel:x: tiny\.gguf is no GGUF file") as caught:
         convert(tmp_path / "tiny.gguf", tmp_path / "out", "wheel:x", timeout=120)
     assert caught.value.kind == "invalid_checkpoint"
 
 
 def test_a_conversion_that_takes_too_long(tmp_path: Path) -> None:
-    (tmp_path / "tiny.gguf").write_bytes(b"")
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
     with pytest.raises(CheckpointError, match="did not end within 0 s") as caught:
         convert(tmp_path / "tiny.gguf", tmp_path / "out", "wheel:x", timeout=0.2)
     assert caught.value.kind == "unavailable"
