@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import importlib
+import json
 import os
+import resource
 import signal
-import socket
 import sys
 import threading
 import time
@@ -19,6 +21,7 @@ from multiprocessing.process import parent_process
 
 from harness.errors import CheckpointError
 from harness.isolate.drill import strike
+from harness.isolate.network import refuse_network
 from harness.isolate.text import clip
 from harness.records import Drill, Outcome, OutcomeKind, Record, Stage
 
@@ -26,6 +29,7 @@ STACK_SIGNAL = signal.SIGUSR1
 """Asks the process to write all its stacks to its log."""
 
 _PR_SET_PDEATHSIG = 1
+_NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Marker:
@@ -38,28 +42,34 @@ class Marker:
 
     def __call__(self, stage: Stage) -> None:
         self.stage = stage
-        self._connection.send(("stage", stage.value, time.monotonic()))
+        tell(self._connection, "stage", stage.value)
         for drill in self.drills:
             if drill.stage is stage:
                 strike(drill)
 
 
+def tell(connection: Connection, kind: str, payload: str) -> None:
+    """Send a message as JSON. Never a pickle: the supervisor must not run what a subject made up."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    connection.send_bytes(json.dumps([kind, payload, time.monotonic(), peak]).encode())
+
+
 def main(connection: Connection, entry: str, request: str, log: str, threads: int, drills: str) -> None:
     """Run ``entry`` ("module:function") on a JSON request and send one JSON answer back."""
+    refuse_network()
     _join_own_group()
     _capture_output(log)
-    _refuse_network()
     marker = Marker(connection, tuple(Drill.model_validate_json(line) for line in drills.splitlines()))
     try:
         work = _find(entry, threads)
         answer = work(marker, request)
         sys.stdout.flush()
         sys.stderr.flush()
-        connection.send(("value", answer.model_dump_json(), time.monotonic()))
+        tell(connection, "value", answer.model_dump_json())
     except BaseException as error:  # noqa: BLE001 - the boundary: whatever a subject does becomes an Outcome
         outcome = classify(error, marker.stage)
         traceback.print_exc()
-        connection.send(("failed", outcome.model_dump_json(), time.monotonic()))
+        tell(connection, "failed", outcome.model_dump_json())
     connection.close()
     # Threads that a library left behind must not keep a process that has already answered.
     os._exit(0)
@@ -100,18 +110,6 @@ def _capture_output(log: str) -> None:
     faulthandler.register(STACK_SIGNAL, file=2, all_threads=True, chain=False)
 
 
-def _refuse_network() -> None:
-    """After resolve nothing may be fetched: an address that is not local is refused, loudly."""
-
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if event == "socket.connect":
-            endpoint, address = arguments[0], arguments[1]
-            if isinstance(endpoint, socket.socket) and endpoint.family in (socket.AF_INET, socket.AF_INET6):
-                raise PermissionError(f"network access after the resolve stage is refused: {address!r}")
-
-    sys.addaudithook(hook)
-
-
 def classify(error: BaseException, stage: Stage | None) -> Outcome:
     """The outcome that an exception stands for. Names are those of torch and of torch-spyre."""
     text = clip(f"{type(error).__name__}: {error}", 600)
@@ -123,6 +121,8 @@ def _kind(error: BaseException, text: str, stage: Stage | None) -> OutcomeKind:
     names = {base.__name__ for base in type(error).__mro__}
     if isinstance(error, CheckpointError):
         return OutcomeKind(error.kind)
+    if (isinstance(error, OSError) and error.errno in _NO_DISK) or "No space left on device" in text:
+        return OutcomeKind.UNAVAILABLE
     if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate" in text:
         return OutcomeKind.HOST_OUT_OF_MEMORY
     if "OutOfMemoryError" in names:

@@ -17,6 +17,8 @@ from pathlib import Path
 from harness.errors import HarnessError
 
 PRELOAD = "harness.isolate.preload"
+PATIENCE = 600
+"""Seconds until the first child has to answer; importing torch takes 3 s, and minutes on a crowded machine."""
 
 FROZEN_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",  # numpy's pool would start threads at import
@@ -90,7 +92,7 @@ class Server:
         process = self._spawn(canary, (theirs,))
         theirs.close()
         try:
-            if not ours.poll(120):
+            if not ours.poll(PATIENCE):
                 raise HarnessError(
                     "the fork server's first child hung in a threaded operation: a preloaded module starts "
                     f"threads. Server threads: {_threads_of(_pid())}. Keep {PRELOAD} to imports."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from harness.isolate import child
+from harness.isolate.log import GROWN, clean, shorten, size
 from harness.isolate.server import Server
 from harness.isolate.text import tail
 from harness.records import Drill, Outcome, OutcomeKind, Stage
@@ -25,6 +27,11 @@ GRACE_SECONDS = 5.0
 """How long a process that has answered may take to exit, and a killed group to vanish."""
 LOG_TAIL = 4_000
 """Bytes of a dead process' log that its outcome keeps."""
+STALL_SECONDS = 300.0
+"""torch-spyre's own runner takes so long a silence for a stall (run-test-suite/action.yml)."""
+IDLE_CPU = 0.02
+"""Share of one core below which a process that also writes nothing makes no progress."""
+ANSWER_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Limits:
     default: float = 900.0
     memory: int | None = None
     """Resident bytes of the process and its descendants; None: no limit."""
+    stall: float = STALL_SECONDS
+    """Seconds without a stage mark, output or work of the processor."""
 
     def of(self, stage: Stage | None) -> float:
         return self.timeouts.get(stage, self.default) if stage else self.default
@@ -55,8 +64,10 @@ class Ended:
 class Isolator:
     """Runs functions in processes of their own. One per controller; safe to use from many threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Callable[[str], str] = str) -> None:
+        """``clean`` takes secrets out of logs and outcomes."""
         self._server = Server()
+        self._clean = clean
 
     def run(
         self,
@@ -82,14 +93,21 @@ class Isolator:
         finally:
             ours.close()
             watch.end_group()
+            shorten(log)
+            clean(log, self._clean)
         ended.total_seconds = time.monotonic() - started
         if ended.value is None:
+            ended.outcome = self._without_secrets(ended.outcome)
             self._server.distrust()
         return ended
 
     def close(self) -> None:
         """End the fork server."""
         self._server.stop()
+
+    def _without_secrets(self, outcome: Outcome) -> Outcome:
+        texts = {"message": self._clean(outcome.message), "detail": self._clean(outcome.detail)}
+        return outcome.model_copy(update=texts)
 
 
 class _Watch:
@@ -112,6 +130,7 @@ class _Watch:
         self._stage_began = time.monotonic()
         self._seconds: dict[Stage, float] = {}
         self._peak = 0
+        self._activity = _Activity(log)
         self._family: dict[int, psutil.Process] = {}
         self._oom_kills = _oom_kills()
 
@@ -147,18 +166,26 @@ class _Watch:
 
     def _receive(self) -> Ended | None:
         try:
-            kind, payload, when = self._connection.recv()
+            kind, payload, when, peak = json.loads(self._connection.recv_bytes(ANSWER_BYTES))
+            self._peak = max(self._peak, int(peak))
+            return self._understand(str(kind), str(payload), float(when))
         except (EOFError, OSError):
             self._process.join(GRACE_SECONDS)
             return self._died()
+        except (ValueError, TypeError) as error:
+            message = f"answered with something that is no answer ({error}) in stage {self._stage or 'start'}"
+            return self._ended(self._outcome(OutcomeKind.CRASH, message))
+
+    def _understand(self, kind: str, payload: str, when: float) -> Ended | None:
         self._close_stage(when)
         if kind == "stage":
             self._stage, self._stage_began = Stage(payload), when
+            self._activity.seen()
             if self._on_stage:
                 self._on_stage(self._stage)
             return None
+        self._sample()
         if kind == "value":
-            self._sample()
             return self._ended(Outcome(kind=OutcomeKind.COMPLETED, stage=self._stage), payload)
         return self._ended(Outcome.model_validate_json(payload))
 
@@ -172,27 +199,36 @@ class _Watch:
         if self._limits.memory is not None and resident > self._limits.memory:
             message = f"used {resident / 2**30:.1f} GiB of host memory, limit {self._limits.memory / 2**30:.1f} GiB"
             return self._outcome(OutcomeKind.HOST_OUT_OF_MEMORY, message)
+        if self._activity.log_bytes > GROWN:
+            shorten(self._log)
         allowed = self._limits.of(self._stage)
-        if time.monotonic() - self._stage_began <= allowed:
+        silent = self._activity.silent_seconds()
+        if time.monotonic() - self._stage_began > allowed:
+            message = f"no end within {allowed:g} s in stage {self._stage or 'start'}"
+        elif silent > self._limits.stall:
+            message = f"stalled: no output and no work for {silent:.0f} s in stage {self._stage or 'start'}"
+        else:
             return None
         self._ask_for_stacks()
-        message = f"no progress within {allowed:g} s in stage {self._stage or 'start'}"
         return self._outcome(OutcomeKind.TIMEOUT, message)
 
     def _sample(self) -> int:
-        """Resident bytes of the process and its descendants; remembers both."""
-        total = 0
+        """Resident bytes of the process and its descendants; remembers them, their peak and their work."""
+        total, work = 0, 0.0
         try:
             main = psutil.Process(self._process.pid)
             family = [main, *main.children(recursive=True)]
         except psutil.Error:
             return 0
         for member in family:
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error), member.oneshot():
                 total += member.memory_info().rss
+                times = member.cpu_times()
+                work += times.user + times.system
                 if member.pid != self._process.pid:
                     self._family[member.pid] = member
         self._peak = max(self._peak, total)
+        self._activity.look(work)
         return total
 
     def _ask_for_stacks(self) -> None:
@@ -226,6 +262,30 @@ class _Watch:
 
     def _ended(self, outcome: Outcome, value: str | None = None) -> Ended:
         return Ended(outcome, value, dict(self._seconds), self._peak or None)
+
+
+class _Activity:
+    """When a process was last seen to do something: to mark a stage, to write, to compute."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.log_bytes = 0
+        self._work = 0.0
+        self._last = self._looked = time.monotonic()
+
+    def seen(self) -> None:
+        """It has just done something."""
+        self._last = time.monotonic()
+
+    def look(self, work: float) -> None:
+        """Take note of the seconds of processor time that the family has used in all."""
+        now, written = time.monotonic(), size(self._log)
+        if written != self.log_bytes or abs(work - self._work) > IDLE_CPU * (now - self._looked):
+            self._last = now
+        self.log_bytes, self._work, self._looked = written, work, now
+
+    def silent_seconds(self) -> float:
+        return time.monotonic() - self._last
 
 
 def _session_members(leader: int) -> set[int]:

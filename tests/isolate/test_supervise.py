@@ -55,7 +55,7 @@ def test_each_death_has_its_outcome(isolator: Isolator, tmp_path: Path, stage: s
             f"exited with status 0 in stage {at} before it gave a result",
         ),
         "segfault": (OutcomeKind.CRASH, at, "SIGSEGV", -11, f"ended by SIGSEGV in stage {at}"),
-        "hang": (OutcomeKind.TIMEOUT, at, None, None, f"no progress within 1 s in stage {at}"),
+        "hang": (OutcomeKind.TIMEOUT, at, None, None, f"no end within 1 s in stage {at}"),
     }
     assert "Segmentation fault" in told["segfault"].detail
     assert "subjects.py" in told["hang"].detail, "the stacks of a hanging process are in its log"
