@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,7 +123,14 @@ def round_scalar(value: float) -> float:
     if value != value or value in (float("inf"), float("-inf")):
         return value
     limited = max(-CONSTANT_LARGEST, min(CONSTANT_LARGEST, value))
-    return float(round_(torch.tensor(limited, dtype=torch.float32, device="cpu"), RULES["nearest-even"]))
+    # No tensor here: constants are met while tracing, where tensors are fake.
+    (bits,) = struct.unpack("<I", struct.pack("<f", limited))
+    rule, magnitude = RULES["nearest-even"], bits & 0x7FFFFFFF
+    code = (magnitude + rule.bias + ((magnitude >> 14) & rule.lsb)) & ~0x3FFF
+    if code < _SMALLEST_BITS:
+        code = _SMALLEST_BITS if magnitude > rule.floor else 0
+    (result,) = struct.unpack("<f", struct.pack("<I", code | (bits & 0x80000000)))
+    return float(result)
 
 
 def decode(codes: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
