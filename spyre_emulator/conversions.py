@@ -17,6 +17,8 @@ public source states.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from spyre_emulator import settings
@@ -25,6 +27,11 @@ from spyre_emulator.numerics import LARGEST, RULES, rounded
 
 _HALF_CLAMP = 65472.0
 _INT32 = torch.iinfo(torch.int32)
+ConversionHook = Callable[[torch.Tensor, torch.dtype, torch.Tensor], torch.Tensor]
+arriving: list[ConversionHook] = []
+"""Called as ``hook(host values, dtype, device values)`` for 16-bit floats that go to the device: faults live here."""
+leaving: list[ConversionHook] = []
+"""Called as ``hook(device values, dtype, host values)`` for 16-bit floats that go to the host."""
 
 
 def to_device(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -34,7 +41,10 @@ def to_device(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """
     if dtype in DLFLOAT:
         source = host.to(dtype)
-        return _half_to_device(source) if dtype is torch.float16 else _bfloat16_to_device(source)
+        values = _half_to_device(source) if dtype is torch.float16 else _bfloat16_to_device(source)
+        for hook in arriving:
+            values = hook(source, dtype, values)
+        return values
     if dtype is torch.int64:
         return narrowed(host.to(dtype))
     return host.to(shadow_dtype(dtype))
@@ -42,14 +52,19 @@ def to_device(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def to_host(shadow: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Host values, of logical `dtype`, of device values `shadow`."""
-    if dtype is torch.float16:
-        return _half_to_host(shadow)
-    if dtype is torch.bfloat16:
-        if settings.current.bf16_to_host == "bf16-trunc":
-            bits = shadow.contiguous().view(torch.int32) & -0x10000
-            return bits.view(torch.float32).to(torch.bfloat16)
-        return shadow.to(torch.bfloat16)
-    return shadow
+    if dtype not in DLFLOAT:
+        return shadow
+    values = _half_to_host(shadow) if dtype is torch.float16 else _bfloat16_to_host(shadow)
+    for hook in leaving:
+        values = hook(shadow, dtype, values)
+    return values
+
+
+def _bfloat16_to_host(shadow: torch.Tensor) -> torch.Tensor:
+    if settings.current.bf16_to_host == "bf16-trunc":
+        bits = shadow.contiguous().view(torch.int32) & -0x10000
+        return bits.view(torch.float32).to(torch.bfloat16)
+    return shadow.to(torch.bfloat16)
 
 
 def narrowed(values: torch.Tensor) -> torch.Tensor:

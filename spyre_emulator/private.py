@@ -132,6 +132,17 @@ def registers_for(namespace: str, key: str) -> Callable[[str, Callable[..., Any]
     return register
 
 
+def temporary_kernel(name: str, kernel: Callable[..., Any]) -> Callable[[], None]:
+    """Register `kernel` for aten operator `name` on the device; call the result to take it back."""
+    library: Any = _library("aten", "IMPL")
+    library.impl(name, kernel, "PrivateUse1")
+
+    def remove() -> None:
+        library._destroy()
+
+    return remove
+
+
 def register_fallback(kernel: Callable[..., Any], key: str) -> None:
     """Make `kernel`, called as ``kernel(op, *args, **kwargs)``, serve every operator without one under `key`."""
     library: Any = _library("_", "IMPL")

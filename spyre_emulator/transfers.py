@@ -20,6 +20,10 @@ TransferHook = Callable[[str, Tensor, Tensor, Callable[[], None]], None]
 hooks: list[TransferHook] = []
 """Called as ``hook(direction, source, destination, proceed)`` instead of each transfer: faults live here."""
 
+CastHook = Callable[[torch.dtype, torch.dtype, Tensor], Tensor]
+cast_hooks: list[CastHook] = []
+"""Called as ``hook(source dtype, destination dtype, result)`` for each cast on the device: faults live here."""
+
 
 def copy_into(destination: Tensor, source: Tensor) -> None:
     """Copy `source` into `destination`, at least one of which is on the device."""
@@ -74,4 +78,8 @@ def to_copy(self: Any, host: Tensor, dtype: torch.dtype, memory_format: torch.me
     """A new shadow with the values of `host`, cast on the device from ``self.dtype`` to `dtype`."""
     keep = memory_format or torch.preserve_format
     result = host.to(shadow_dtype(dtype), copy=True, memory_format=keep)
-    return round_(result) if dtype in DLFLOAT and self.dtype not in DLFLOAT else result
+    if dtype in DLFLOAT and self.dtype not in DLFLOAT:
+        round_(result)
+    for hook in cast_hooks:
+        result = hook(self.dtype, dtype, result)
+    return result
