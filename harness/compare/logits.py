@@ -11,6 +11,7 @@ import torch
 
 from harness.compare.formats import NumberFormat
 from harness.compare.pairs import Side
+from harness.compare.vectors import Vectors
 from harness.records import Divergence, LogitNumbers
 
 ROWS = 1 << 18
@@ -23,8 +24,6 @@ TOP = 5
 class _Reference:
     """One block of the reference's rows."""
 
-    first: int
-    """Number of the block's first row."""
     logits: torch.Tensor
     log_probabilities: torch.Tensor
     top: torch.Tensor
@@ -33,53 +32,57 @@ class _Reference:
     """Between first and second token; empty with a vocabulary of one."""
     tokens: torch.Tensor
     """The first token of each row, the lowest id among equals."""
+    control_errors: torch.Tensor | None
+    """RMS error of the control's logits in each row."""
 
 
 def compare_logits(
-    reference: torch.Tensor,
-    sides: Mapping[str, Side],
-    mask: torch.Tensor | None = None,
-    control: str = "control",
+    reference: torch.Tensor, sides: Mapping[str, Side], vectors: Vectors, control: str = "control"
 ) -> dict[str, LogitNumbers]:
     """Return each side's numbers for logits of shape [..., vocabulary], in float64.
 
-    ``mask`` (bool, shape [...]) keeps positions where it is true. The side named ``control`` gives the
-    scale of error that each divergence of the other sides is reported with.
+    ``vectors`` says which positions count and how large each side's error is there. The side named
+    ``control`` gives the scale of error that each divergence of the other sides is reported with.
     """
     vocabulary = reference.shape[-1]
-    leading = tuple(reference.shape[:-1])
     rows = reference.reshape(-1, vocabulary)
-    kept = _kept_rows(rows.shape[0], mask)
     passes = {
-        name: _SidePass(side.tensor.reshape(-1, vocabulary), side.format, leading) for name, side in sides.items()
+        name: _SidePass(side.tensor.reshape(-1, vocabulary), side.format, vectors.leading)
+        for name, side in sides.items()
     }
-    ordered = sorted(passes.items(), key=lambda item: item[0] != control)
-    step = max(1, ROWS // max(vocabulary, 1))
-    for start in range(0, len(kept), step):
-        numbers = kept[start : start + step]
-        block = _reference_block(rows[numbers].to(torch.float64), start)
-        control_errors: torch.Tensor | None = None
-        for name, side in ordered:
-            errors = side.add(block, numbers, None if name == control else control_errors)
-            if name == control:
-                control_errors = errors
-    return {name: passes[name].record() for name in sides}
+    errors = (vectors.sides[control].error / vocabulary).sqrt() if control in sides else None
+    step = max(1, ROWS // vocabulary)
+    for start in range(0, len(vectors.rows), step):
+        numbers = vectors.rows[start : start + step]
+        block = _reference_block(
+            rows[numbers].to(torch.float64), None if errors is None else errors[start : start + step]
+        )
+        for side_pass in passes.values():
+            side_pass.add(block, numbers)
+    return {name: passes[name].record(*_steps(vectors, name)) for name in sides}
 
 
-def _kept_rows(rows: int, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return the numbers of the rows that the mask keeps."""
-    return torch.arange(rows) if mask is None else mask.reshape(-1).nonzero().reshape(-1)
+def _steps(vectors: Vectors, side: str) -> tuple[tuple[float | None, ...], int | None]:
+    """Return the relative L2 error per step (last leading dimension), batch rows joined, and the worst."""
+    count = vectors.leading[-1] if vectors.leading else 1
+    which = vectors.rows % count
+    zeros = torch.zeros(count, dtype=torch.float64)
+    squares = vectors.sides[side]
+    sums = (zeros.index_add(0, which, part).tolist() for part in (squares.error, squares.reference))
+    by_step = tuple(_relative(*pair) for pair in zip(*sums, strict=True))
+    known = [(value, -step) for step, value in enumerate(by_step) if value is not None]
+    return by_step, -max(known)[1] if known else None
 
 
-def _reference_block(logits: torch.Tensor, first: int) -> _Reference:
+def _reference_block(logits: torch.Tensor, control_errors: torch.Tensor | None) -> _Reference:
     top = logits.topk(min(TOP, logits.shape[-1]), dim=-1)
     return _Reference(
-        first=first,
         logits=logits,
         log_probabilities=torch.log_softmax(logits, dim=-1),
         top=top.indices,
         margins=top.values[:, 0] - top.values[:, 1] if top.values.shape[1] > 1 else top.values[:, :0],
         tokens=_first_tokens(logits),
+        control_errors=control_errors,
     )
 
 
@@ -103,27 +106,18 @@ class _SidePass:
     divergence: list[torch.Tensor] = field(default_factory=list)
     margins: list[torch.Tensor] = field(default_factory=list)
     numbers: list[torch.Tensor] = field(default_factory=list)
-    error_squares: list[torch.Tensor] = field(default_factory=list)
-    squares: list[torch.Tensor] = field(default_factory=list)
     defined: list[torch.Tensor] = field(default_factory=list)
 
-    def add(self, reference: _Reference, numbers: torch.Tensor, control_errors: torch.Tensor | None) -> torch.Tensor:
-        """Add the rows ``numbers``; return the RMS error of each."""
+    def add(self, reference: _Reference, numbers: torch.Tensor) -> None:
+        """Add the rows ``numbers``."""
         logits = self.rows[numbers].to(torch.float64)
-        both = torch.isfinite(logits) & torch.isfinite(reference.logits)
-        zero = torch.zeros((), dtype=torch.float64)
-        errors = torch.where(both, logits - reference.logits, zero)
-        error_squares = (errors * errors).sum(-1)
-        self.numbers.append(numbers)
-        self.error_squares.append(error_squares)
-        self.squares.append(torch.where(both, reference.logits.square(), zero).sum(-1))
         defined = _is_distribution(logits) & _is_distribution(reference.logits)
+        self.numbers.append(numbers)
         self.defined.append(defined)
         self.positions += len(numbers)
         self.undefined += int((~defined).sum())
         self._add_distributions(reference, logits, defined)
-        self._add_tokens(reference, logits, errors, numbers, defined, control_errors)
-        return (error_squares / logits.shape[-1]).sqrt()
+        self._add_tokens(reference, logits, numbers, defined)
 
     def _add_distributions(self, reference: _Reference, logits: torch.Tensor, defined: torch.Tensor) -> None:
         """Add KL(reference || side), the overlap of the top tokens and the margins of defined rows."""
@@ -139,13 +133,7 @@ class _SidePass:
         self.margins.append(reference.margins[defined])
 
     def _add_tokens(
-        self,
-        reference: _Reference,
-        logits: torch.Tensor,
-        errors: torch.Tensor,
-        numbers: torch.Tensor,
-        defined: torch.Tensor,
-        control_errors: torch.Tensor | None,
+        self, reference: _Reference, logits: torch.Tensor, numbers: torch.Tensor, defined: torch.Tensor
     ) -> None:
         """Count agreeing first tokens and describe the rows that disagree."""
         tokens = _first_tokens(logits)
@@ -154,22 +142,23 @@ class _SidePass:
         for row in (~agree & defined).nonzero().reshape(-1).tolist():
             wanted, other = int(reference.tokens[row]), int(tokens[row])
             at_wanted, at_other = (float(reference.logits[row, token]) for token in (wanted, other))
+            errors = logits[row, [wanted, other]] - reference.logits[row, [wanted, other]]
             self.divergences.append(
                 Divergence(
                     position=self._position(int(numbers[row])),
                     reference_token=wanted,
                     other_token=other,
                     reference_margin=at_wanted - at_other,
-                    error_at_pair=float(errors[row, [wanted, other]].abs().sum()),
+                    error_at_pair=float(errors.abs().sum()),
                     ulp=self.format.ulp(at_wanted),
-                    control_error=None if control_errors is None else float(control_errors[row]),
+                    control_error=_at(reference.control_errors, row),
                 )
             )
 
     def _position(self, row: int) -> tuple[int, ...]:
         return tuple(int(part) for part in np.unravel_index(row, self.leading)) if self.leading else ()
 
-    def record(self) -> LogitNumbers:
+    def record(self, by_step: tuple[float | None, ...], worst_step: int | None) -> LogitNumbers:
         """Return the numbers; what no position defines stays None."""
         if not self.positions:
             return LogitNumbers(positions=0)
@@ -181,7 +170,8 @@ class _SidePass:
             divergences=self._gravest(),
             divergent=len(self.divergences),
             first_divergent=self.divergences[0].position if self.divergences else None,
-            **self._steps(),
+            relative_l2_by_step=by_step,
+            worst_step=worst_step,
         )
         if not defined:
             return base
@@ -204,17 +194,9 @@ class _SidePass:
         ranked = sorted(self.divergences, key=_gravity, reverse=True)[:KEPT_DIVERGENCES]
         return tuple(sorted(ranked, key=lambda divergence: divergence.position))
 
-    def _steps(self) -> dict[str, tuple[float | None, ...] | int | None]:
-        """Return the relative L2 error per step (last leading dimension), batch rows joined."""
-        steps = self.leading[-1] if self.leading else 1
-        which = torch.cat(self.numbers) % steps
-        zeros = torch.zeros(steps, dtype=torch.float64)
-        error_squares = zeros.index_add(0, which, torch.cat(self.error_squares)).tolist()
-        squares = zeros.index_add(0, which, torch.cat(self.squares)).tolist()
-        by_step = tuple(_relative(*pair) for pair in zip(error_squares, squares, strict=True))
-        known = [(value, step) for step, value in enumerate(by_step) if value is not None]
-        worst = max(known, key=lambda item: (item[0], -item[1]))[1] if known else None
-        return {"relative_l2_by_step": by_step, "worst_step": worst}
+
+def _at(values: torch.Tensor | None, index: int) -> float | None:
+    return None if values is None else float(values[index])
 
 
 def _relative(error_squares: float, squares: float) -> float | None:

@@ -11,7 +11,8 @@ from harness.compare.formats import NumberFormat, number_format
 from harness.compare.integers import compare_integers
 from harness.compare.logits import compare_logits
 from harness.compare.measure import Probe
-from harness.compare.pairs import Side, compare_floats
+from harness.compare.pairs import PairResult, Side, compare_floats
+from harness.compare.vectors import Vectors, vector_errors
 from harness.compare.walk import Tree, walk
 from harness.errors import UsageError
 from harness.records import Comparison, OutputComparison
@@ -71,6 +72,7 @@ def compare_outputs(
         not_compared=_not_compared(trees),
         candidate_format=candidate_format,
         control_format=control_format,
+        control_noise=question.formats[CONTROL].noise,
     )
 
 
@@ -193,10 +195,24 @@ def _numbers(
     found: dict[str, object] = {"reference_census": result.reference, "elements": _elements(reference, mask)}
     for role, side in result.sides.items():
         found |= {role: side.numbers, f"{role}_census": side.census}
-    if facts.name in question.logits:
-        for role, numbers in compare_logits(reference, sides, mask, CONTROL).items():
-            found[f"{role}_logits"] = numbers
+    if facts.kind == "float":
+        vectors = vector_errors(reference, sides, mask)
+        found |= _vector_numbers(vectors, result, question.formats[CONTROL].noise)
+        if facts.name in question.logits:
+            logits = compare_logits(reference, sides, vectors, CONTROL)
+            found |= {f"{role}_logits": numbers for role, numbers in logits.items()}
     return facts.model_copy(update=found)
+
+
+def _vector_numbers(vectors: Vectors, result: PairResult, floor: float) -> dict[str, object]:
+    """Return the pair numbers with each side's worst vector, and the typical ratio to the control."""
+    found: dict[str, object] = {}
+    for role, side in result.sides.items():
+        index, error = vectors.worst(role)
+        found[role] = side.numbers.model_copy(update={"worst_vector": index, "worst_vector_l2": error})
+    if CONTROL in result.sides:
+        found["typical_ratio"] = vectors.typical_ratio(CANDIDATE, CONTROL, floor)
+    return found
 
 
 def _mask(name: str, reference: torch.Tensor, masks: Mapping[str, torch.Tensor]) -> torch.Tensor | None:

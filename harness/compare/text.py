@@ -70,6 +70,8 @@ def _sides(output: OutputComparison) -> Iterator[str]:
     for title, name in metrics:
         values = [f"{_number(getattr(pair, name))} ({role})" for role, pair in pairs if pair]
         yield f"{title}: {', '.join(values)}"
+    if output.typical_ratio is not None:
+        yield f"Error vector by vector: typically {_number(output.typical_ratio)} times the control's"
     candidate = output.candidate
     if candidate and candidate.scale is not None:
         yield f"Best linear fit: {_number(candidate.scale)} x reference + {_number(candidate.offset)}"

@@ -39,6 +39,10 @@ class PairNumbers(Record):
     """Elements whose values differ at all; the whole comparison of integers and booleans."""
     relative_l2: float | None = None
     """``||x - reference|| / ||reference||``; None when the reference is all zero."""
+    worst_vector: tuple[int, ...] | None = None
+    """Leading indices of the vector (last dimension) with the largest relative L2 error."""
+    worst_vector_l2: float | None = None
+    """That error."""
     cosine: float | None = None
     pearson: float | None = None
     """None with zero variance on either side."""
@@ -136,6 +140,9 @@ class OutputComparison(Record):
     control_census: Census = Census()
     candidate: PairNumbers | None = None
     control: PairNumbers | None = None
+    typical_ratio: float | None = None
+    """Geometric mean over vectors (last dimension) of the candidate's relative L2 error in units of the
+    control's; neither counts as less than `Comparison.control_noise`."""
     candidate_logits: LogitNumbers | None = None
     control_logits: LogitNumbers | None = None
 
@@ -149,6 +156,8 @@ class Comparison(Record):
     candidate_format: str = "dlfloat16"
     control_format: str = "float16"
     """Formats in which ULP and saturation are counted."""
+    control_noise: float = 2.0**-10 / 12**0.5
+    """Relative L2 error that two right results in the control's format have at least."""
     probe_atol: float = 1e-2
     probe_rtol: float = 1e-2
     """Tolerance at which `PairNumbers.mismatches` counts."""

@@ -77,12 +77,14 @@ class Tolerance(Record):
 
     error_ratio: Limit | None = None
     """Largest relative L2 error of the candidate, in units of the control's."""
-    step_ratio: Limit | None = None
-    """The same at the worst single step of the logits."""
+    typical_ratio: Limit | None = None
+    """The same vector by vector (a step's logits, a token's embedding): largest geometric mean."""
     module_ratio: Limit | None = None
-    """The same for outputs of modules that ran under the reference's inputs."""
+    """Largest typical ratio of a module that ran under the reference's inputs."""
     relative_l2: Limit | None = None
     """Absolute guard: largest relative L2 error, whatever the control does."""
+    vector_l2: Limit | None = None
+    """Absolute guard: largest relative L2 error of a single vector, such as the logits of one step."""
     cosine: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
     """Absolute guard: smallest cosine similarity with the reference."""
     kl: Limit | None = None

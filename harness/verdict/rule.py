@@ -15,7 +15,7 @@ from harness.records import (
     PairNumbers,
     Tolerance,
 )
-from harness.verdict.limits import FLOOR, MODULE, TIE_ULPS
+from harness.verdict.limits import MODULE, SPREAD, TIE_ULPS
 
 ORDER = (
     "structure",
@@ -23,9 +23,10 @@ ORDER = (
     "unequal",
     "zero_reference",
     "error_ratio",
-    "step_ratio",
+    "typical_ratio",
     "module_ratio",
     "relative_l2",
+    "vector_l2",
     "cosine",
     "kl",
     "token_disagreement",
@@ -35,32 +36,32 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Limits:
-    """A limit for every metric, and what the control's format costs at least."""
+    """A limit for every metric."""
 
     error_ratio: float
-    step_ratio: float
+    typical_ratio: float
     module_ratio: float
     relative_l2: float
+    vector_l2: float
     cosine: float
     kl: float
     token_disagreement: float
-    floor: float
 
     @classmethod
-    def of(cls, tolerance: Tolerance, control_format: str) -> Limits:
+    def of(cls, tolerance: Tolerance) -> Limits:
         """Return the limits of a tolerance in which all are set."""
-        values = tolerance.model_dump(exclude={"reason"})
-        return cls(**values, floor=FLOOR[control_format])
+        return cls(**tolerance.model_dump(exclude={"reason"}))
 
 
 def findings(comparison: Comparison, tolerance: Tolerance) -> tuple[Finding, ...]:
     """Return every limit that applies to a comparison with what was measured, in the rule's order."""
-    limits = Limits.of(tolerance, comparison.control_format)
-    found = [finding for output in comparison.outputs for finding in _output(output, limits)]
+    limits = Limits.of(tolerance)
+    noise = comparison.control_noise
+    found = [finding for output in comparison.outputs for finding in _output(output, limits, noise)]
     return tuple(sorted(found, key=lambda finding: ORDER.index(finding.metric)))
 
 
-def _output(output: OutputComparison, limits: Limits) -> Iterator[Finding]:
+def _output(output: OutputComparison, limits: Limits, noise: float) -> Iterator[Finding]:
     """Yield the findings of one output."""
     if output.mismatch:
         yield _broken("structure", output, None, output.mismatch)
@@ -77,7 +78,7 @@ def _output(output: OutputComparison, limits: Limits) -> Iterator[Finding]:
     elif pair.relative_l2 is None:
         yield from _zero_reference(output, pair)
     else:
-        yield from _errors(output, pair, limits)
+        yield from _errors(output, pair, limits, noise)
 
 
 def _nonfinite(pair: PairNumbers) -> str:
@@ -96,28 +97,33 @@ def _zero_reference(output: OutputComparison, pair: PairNumbers) -> Iterator[Fin
     yield _at_most("zero_reference", output, pair.max_abs, 0, f"index {pair.max_abs_index}")
 
 
-def _errors(output: OutputComparison, pair: PairNumbers, limits: Limits) -> Iterator[Finding]:
+def _errors(output: OutputComparison, pair: PairNumbers, limits: Limits, noise: float) -> Iterator[Finding]:
     """Yield the findings of a floating point output with a relative error."""
-    where = f"index {pair.max_abs_index}"
-    if output.name.startswith(MODULE):
-        if output.control:
-            ratio = error_ratio(pair.relative_l2, output.control.relative_l2, limits.floor)
-            yield _at_most("module_ratio", output, ratio, limits.module_ratio, where)
-            return
-    elif output.control:
-        ratio = error_ratio(pair.relative_l2, output.control.relative_l2, limits.floor)
-        yield _at_most("error_ratio", output, ratio, limits.error_ratio, where)
+    where = _worst(output, pair)
+    wide = widening(output.shape)
+    if output.control and output.name.startswith(MODULE):
+        yield _at_most("module_ratio", output, output.typical_ratio, wide * limits.module_ratio, where)
+        return
+    if output.control:
+        ratio = error_ratio(pair.relative_l2, output.control.relative_l2, noise)
+        yield _at_most("error_ratio", output, ratio, wide * limits.error_ratio, where)
+        yield _at_most("typical_ratio", output, output.typical_ratio, wide * limits.typical_ratio, where)
     yield _at_most("relative_l2", output, pair.relative_l2, limits.relative_l2, where)
+    yield _at_most("vector_l2", output, pair.worst_vector_l2, limits.vector_l2, where)
     yield _at_least("cosine", output, pair.cosine, limits.cosine)
     if output.candidate_logits:
         yield from _logits(output, output.candidate_logits, limits)
 
 
+def _worst(output: OutputComparison, pair: PairNumbers) -> str:
+    """Return where an output is worst: the step of logits, the vector otherwise."""
+    if output.candidate_logits and output.candidate_logits.worst_step is not None:
+        return f"step {output.candidate_logits.worst_step}"
+    return f"vector {pair.worst_vector}" if pair.worst_vector else f"index {pair.max_abs_index}"
+
+
 def _logits(output: OutputComparison, logits: LogitNumbers, limits: Limits) -> Iterator[Finding]:
     """Yield the findings of one side's distributions."""
-    if output.control_logits and logits.relative_l2_by_step:
-        ratio, step = _worst_step(logits, output.control_logits, limits.floor)
-        yield _at_most("step_ratio", output, ratio, limits.step_ratio, f"step {step}")
     if logits.positions == logits.undefined_positions:
         return
     yield _at_most("kl", output, logits.kl_mean, limits.kl, f"position {logits.kl_max_position}")
@@ -128,6 +134,16 @@ def _logits(output: OutputComparison, logits: LogitNumbers, limits: Limits) -> I
     yield _at_most("token_disagreement", output, clear / defined, limits.token_disagreement, where)
 
 
+def widening(shape: tuple[int, ...]) -> float:
+    """Return how much wider a ratio's limit is for few steps: a single ratio is as much luck as error.
+
+    Steps are the last dimension but one; what has no batch before it counts as one step, so that a batch
+    is judged like its parts.
+    """
+    steps = shape[-2] if len(shape) > 2 else 1
+    return math.exp(SPREAD / math.sqrt(steps))
+
+
 def error_ratio(candidate: float | None, control: float | None, floor: float) -> float | None:
     """Return the candidate's error in units of the control's and the format's, added in quadrature.
 
@@ -136,14 +152,6 @@ def error_ratio(candidate: float | None, control: float | None, floor: float) ->
     if candidate is None or control is None:
         return None
     return candidate / math.hypot(control, floor)
-
-
-def _worst_step(candidate: LogitNumbers, control: LogitNumbers, floor: float) -> tuple[float | None, int | None]:
-    """Return the largest ratio of a single step, and the step."""
-    pairs = zip(candidate.relative_l2_by_step, control.relative_l2_by_step, strict=True)
-    ratios = [(error_ratio(one, other, floor), step) for step, (one, other) in enumerate(pairs)]
-    known = [(ratio, step) for ratio, step in ratios if ratio is not None]
-    return max(known, key=lambda item: (item[0], -item[1])) if known else (None, None)
 
 
 def near_tie(divergence: Divergence, limits: Limits) -> bool:
@@ -168,7 +176,7 @@ def clear_disagreements(logits: LogitNumbers, limits: Limits) -> int:
 
 def has_near_tie(comparison: Comparison, tolerance: Tolerance) -> bool:
     """Tell whether some top token differs within a near tie."""
-    limits = Limits.of(tolerance, comparison.control_format)
+    limits = Limits.of(tolerance)
     logits = [output.candidate_logits for output in comparison.outputs if output.candidate_logits]
     return any(near_tie(divergence, limits) for one in logits for divergence in one.divergences)
 

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.records import Case, Comparison, Dtype, Finding, Observation, OutputComparison, Role
 
+RATIOS = ("error_ratio", "typical_ratio", "module_ratio")
+"""Metrics in units of the control's error."""
+
 STICK = 64
 """Elements of a 16-bit type in one 128-byte stick of device memory; other sizes are padded."""
 
@@ -40,28 +43,28 @@ def describe(finding: Finding, comparison: Comparison) -> str:
     """Return metric, value, limit and place of one finding."""
     control = comparison.control_format
     value = "undefined" if finding.value is None else f"{finding.value:.3g}"
-    limit = f"(limit {finding.limit:g})"
-    place = f"{finding.output} {finding.where}".strip()
+    limit = f"(limit {finding.limit:.3g})"
+    worst = f", worst at {finding.where}" if finding.where else ""
     if finding.metric == "structure":
         return f"structure of {finding.output} differs: {finding.where}"
     if finding.metric == "nonfinite":
         return f"{value} non-finite values of {finding.output} differ: {finding.where}"
-    if finding.metric in ("error_ratio", "step_ratio", "module_ratio"):
-        name = place if finding.metric == "step_ratio" else finding.output
-        text = f"relative L2 error of {name} is {value}x the {control} control's {limit}"
-        return text if finding.metric == "step_ratio" else f"{text}, worst at {finding.where}"
+    if finding.metric in RATIOS:
+        typically = "" if finding.metric == "error_ratio" else "typically "
+        return f"relative L2 error of {finding.output} is {typically}{value}x the {control} control's {limit}{worst}"
     if finding.metric == "cosine":
         value = "undefined" if finding.value is None else f"{finding.value:.6g}"
         return f"cosine similarity of {finding.output} is {value} {limit}"
     if finding.metric == "token_disagreement":
-        return f"{value} of the top tokens of {finding.output} differ beyond a near tie {limit}, {finding.where}"
+        return f"{value} of the top tokens of {finding.output} differ beyond a near tie {limit}{worst}"
     words = {
         "unequal": "number of unequal elements",
         "zero_reference": "absolute error against an all-zero reference",
         "relative_l2": "relative L2 error",
+        "vector_l2": "relative L2 error of one vector",
         "kl": "mean KL divergence",
     }
-    return f"{words[finding.metric]} of {finding.output} is {value} {limit}, worst at {finding.where}"
+    return f"{words[finding.metric]} of {finding.output} is {value} {limit}{worst}"
 
 
 def _hints(case: Case, output: OutputComparison) -> Iterator[str]:
@@ -116,7 +119,7 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
 
 def _closeness(finding: Finding) -> tuple[bool, float]:
     """Return how much of its limit a finding uses; ratios first, they are the rule's heart."""
-    if finding.metric.endswith("_ratio") and finding.value is not None:
+    if finding.metric in RATIOS and finding.value is not None:
         return (True, finding.value / finding.limit)
     return (False, 0.0)
 
