@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import fallbacks, kernels, memory, operators, private, recording, settings
+from spyre_emulator import constraints, fallbacks, kernels, memory, operators, private, recording, settings
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.kernels import Kernel, Outcome
 from spyre_emulator.memory import shadow, wrap
@@ -44,6 +44,15 @@ def host_argument(a: Any) -> Any:
         check_device(a)
         return CPU
     return a
+
+
+def operand(a: Any) -> Any:
+    """`host_argument` for a direct operand, which has to be on the device unless it is a single number."""
+    if isinstance(a, Tensor) and a.is_cpu and a.dim():
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, spyre:0 and cpu!"
+        )
+    return host_argument(a)
 
 
 def _signature(a: Any) -> Any:
@@ -116,24 +125,28 @@ def operand_dtypes(args: Sequence[Any]) -> tuple[torch.dtype, ...]:
 class EagerCall:
     """The eager kernel of one operator: callable from the dispatcher with device tensors."""
 
-    __slots__ = ("fallback", "kernel", "op")
+    __slots__ = ("fallback", "kernel", "op", "ruled")
 
     def __init__(self, op: OpOverload) -> None:
         self.op = op
         self.kernel = kernels.lookup(op)
         self.fallback = operators.state_of(op, compiled=False) != operators.ENABLED
+        self.ruled = constraints.has_argument_rule(op)
 
     def _book(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        operands = (*args, *kwargs.values()) if kwargs else args
-        for record in recording.active:
-            record.eager[(self.op, False, recording.operand_key(operands))] += 1
+        if recording.active:
+            operands = (*args, *kwargs.values()) if kwargs else args
+            refused = self.ruled and constraints.refused_arguments(self.op, args, kwargs) is not None
+            key = (self.op, False, recording.operand_key(operands), refused)
+            for record in recording.active:
+                record.eager[key] += 1
         if self.fallback or settings.current.coverage == "published" or settings.current.strict:
-            fallbacks.check_eager(self.op, operand_dtypes(operands))
+            fallbacks.check_eager(self.op, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._book(args, kwargs)
-        host_args = tuple([host_argument(a) for a in args])
-        host_kwargs = {k: host_argument(v) for k, v in kwargs.items()} if kwargs else kwargs
+        host_args = tuple([operand(a) for a in args])
+        host_kwargs = {k: operand(v) for k, v in kwargs.items()} if kwargs else kwargs
         return compute(self.op, self.kernel, args, kwargs, host_args, host_kwargs)
 
 
@@ -229,8 +242,8 @@ class MutatingCall:
     def _directly(self, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> Any:
         """Run the mutating CPU operator itself on the shadows, then round what it wrote."""
         for record in recording.active:
-            record.eager[(self.op, False, recording.operand_key((*args, *kwargs.values())))] += 1
-        fallbacks.check_eager(self.op, operand_dtypes((*args, *kwargs.values())))
+            record.eager[(self.op, False, recording.operand_key((*args, *kwargs.values())), False)] += 1
+        fallbacks.check_eager(self.op, args, kwargs)
         host_args = [host_argument(a) for a in args]
         host_kwargs = {k: host_argument(v) for k, v in kwargs.items()}
         result = self.op(*host_args, **host_kwargs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import operators, settings
+from spyre_emulator import constraints, operators, private, settings
 
 _PACKAGE = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
@@ -21,6 +21,9 @@ class FallbackWarning(UserWarning):
 
 class UnsupportedError(NotImplementedError):
     """The published stack does not support this; the message carries its text."""
+
+
+UnsupportedError.__name__ = UnsupportedError.__qualname__ = "Unsupported"  # the stack's name, part of its messages
 
 
 _warned: set[tuple[str, str, int]] = set()
@@ -49,6 +52,11 @@ def warn(op: Any) -> None:
     warnings.warn_explicit(f"{op} is falling back to cpu", FallbackWarning, file, line)
 
 
+def unsupported(what: str) -> str:
+    """The stack's sentence about something it does not support."""
+    return f"Spyre backend does not support: {what}"
+
+
 def refuse_eager(op: Any) -> None:
     """Raise as PyTorch does for an operator without an eager kernel on the device."""
     name = op._schema.name + (f".{op._overloadname}" if op._overloadname != "default" else "")
@@ -59,15 +67,41 @@ def refuse_eager(op: Any) -> None:
     )
 
 
-def check_eager(op: Any, dtypes: tuple[torch.dtype, ...]) -> None:
+def check_eager(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Warn or raise for one eager execution, according to the coverage and strict settings."""
-    state = operators.state_with_operands(op, dtypes, compiled=False)
-    if state == operators.ENABLED:
-        return
+    state = operators.state_of(op, compiled=False)
     if state == operators.FALLBACK:
         warn(op)
         return
-    if settings.current.coverage == "published":
-        refuse_eager(op)
-    if settings.current.strict:
+    published = settings.current.coverage == "published"
+    if state == operators.MISSING:
+        if published:
+            refuse_eager(op)
+        if settings.current.strict:
+            warn(op)
+        return
+    what = refusal(op, args, kwargs)
+    if what is not None and published:
+        raise private.inductor_error(UnsupportedError(unsupported(what)))
+    if what is not None and settings.current.strict:
         warn(op)
+
+
+def refusal(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What the stack would not support about a call of an operator that it has; None when nothing."""
+    geometry = geometry_of((*args, *kwargs.values()))
+    return (
+        constraints.refused_operands(op, geometry)
+        or constraints.refused_arguments(op, args, kwargs)
+        or constraints.failed_span(op, geometry)
+    )
+
+
+def geometry_of(args: tuple[Any, ...]) -> tuple[constraints.Geometry, ...]:
+    """Shape and dtype of the tensors among `args`, one level of lists deep."""
+    found: list[constraints.Geometry] = []
+    for a in args:
+        for item in a if isinstance(a, (list, tuple)) else (a,):
+            if isinstance(item, torch.Tensor):
+                found.append((tuple(item.shape), item.dtype))
+    return tuple(found)

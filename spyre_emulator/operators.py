@@ -11,16 +11,14 @@ import functools
 from importlib import resources
 from typing import Any, NamedTuple
 
-import torch
+from spyre_emulator import constraints
 
 ENABLED = "spyre_enabled"
 FALLBACK = "cpu_fallback"
 FAILED = "spyre_failed"
 MISSING = "not_implemented"
-
-INDEXING = frozenset(["embedding", "index_select", "index_copy", "index_add", "index_put", "scatter", "where", "topk"])
-"""Operators whose integer operands are positions, which the device takes as int32."""
-_UNSUPPORTED_OPERANDS = frozenset({torch.int64, torch.float64, torch.complex64, torch.complex128})
+ON_DEVICE = frozenset({ENABLED, FAILED})
+"""States whose operators the device executes, rightly or not."""
 
 
 class OperatorRow(NamedTuple):
@@ -83,13 +81,14 @@ def state_of(op: Any, *, compiled: bool) -> str:
     return MISSING
 
 
-def state_with_operands(op: Any, dtypes: tuple[torch.dtype, ...], *, compiled: bool) -> str:
-    """`state_of`, with the dtypes that the device's arithmetic lacks taken into account."""
+def state_with_operands(op: Any, operands: tuple[constraints.Geometry, ...], *, compiled: bool) -> str:
+    """`state_of`, with dtypes that the device's arithmetic lacks and spans it cannot address taken into account."""
     state = state_of(op, compiled=compiled)
-    if state != ENABLED or not _UNSUPPORTED_OPERANDS.intersection(dtypes):
+    if state != ENABLED:
         return state
-    name = op._schema.name.partition("::")[2].rstrip("_")
-    return state if name in INDEXING else MISSING
+    if constraints.refused_operands(op, operands) is not None:
+        return MISSING
+    return FAILED if constraints.failed_span(op, operands) is not None else ENABLED
 
 
 def why_missing(op: Any, *, compiled: bool) -> str:

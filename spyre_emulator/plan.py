@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from spyre_emulator import conversions, kernels, layout, operators, private, settings, transfers
+from spyre_emulator import constraints, conversions, fallbacks, kernels, layout, operators, private, settings, transfers
 from spyre_emulator.dispatch import host_argument
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.fallbacks import UnsupportedError
@@ -65,6 +65,8 @@ class Plan:
         self._last_use = _last_uses(graph)
         self._slots = {n: i for i, n in enumerate(graph.graph.nodes)}
         self._attributes = {n: getattr(graph, n.target) for n in graph.graph.nodes if n.op == "get_attr"}
+        self.unimplemented: list[str] = []
+        """Operators for which the published stack compiles a runner that only raises."""
         self.steps = [self._step(n) for n in graph.graph.nodes if n.op == "call_function"]
         self.facts = self._facts(recompilation)
         self.source = ""
@@ -97,19 +99,33 @@ class Plan:
         return self._operator_step(node, kernel, args, kwargs, frees)
 
     def _operator_step(self, node: Node, kernel: Any, args: Any, kwargs: Any, frees: tuple[Node, ...]) -> Step:
-        operands = _tensor_dtypes(node)
-        outcome = kernels.outcome(kernel, operands, _logical(value_of(node)))
+        self._check(node, kernel)
+        outcome = kernels.outcome(kernel, _tensor_dtypes(node), _logical(value_of(node)))
         if outcome.half and kernel.numbers:
             args = kernels.encoded(kernel, args)
         call = functools.partial(kernel.compute, half=outcome.half) if kernel.program else kernel.compute
-        state = operators.state_with_operands(kernel.op, operands, compiled=True)
-        kind = "native" if state == operators.ENABLED else "fallback"
+        state = operators.state_with_operands(kernel.op, _geometry(node), compiled=True)
+        kind = "native" if state in operators.ON_DEVICE else "fallback"
         return Step(node, kind, call, args, kwargs, outcome.rounds, frees)
+
+    def _check(self, node: Node, kernel: Any) -> None:
+        """Refuse what the published stack refuses, where that is asked for."""
+        if settings.current.coverage != "published" and not settings.current.strict:
+            return
+        state = operators.state_of(kernel.op, compiled=True)
+        values = tuple(_values(node.args))
+        what = fallbacks.refusal(kernel.op, values, {k: value_of(v) for k, v in node.kwargs.items()})
+        if state == operators.ENABLED and what is not None and settings.current.coverage == "published":
+            raise private.inductor_error(UnsupportedError(fallbacks.unsupported(what)))
+        if state == operators.MISSING and settings.current.coverage == "published":
+            self.unimplemented.append(str(kernel.op))
+        elif settings.current.strict and (state != operators.ENABLED or what is not None):
+            raise UnsupportedError(f"{kernel.op} would fall back to the CPU and strict mode forbids that")
 
     def _facts(self, recompilation: bool) -> PlanFacts:
         kinds = Counter(s.kind for s in self.steps)
         padded = sum(
-            layout.padded_bytes(tuple(map(int, v.shape)), v.dtype)
+            layout.padded_bytes(tuple(map(private.size_hint, v.shape)), v.dtype)
             for s in self.steps
             if s.kind in ("native", "fallback", "copy")
             for v in _outputs(value_of(s.node))
@@ -207,6 +223,9 @@ class Plan:
 
     def run(self, inputs: list[Any]) -> list[Any]:
         """Graph outputs for `inputs`."""
+        if self.unimplemented:
+            names = ", ".join(sorted(set(self.unimplemented)))
+            raise UnsupportedError(f"SpyreUnimplementedRunner: the graph holds operators without a lowering: {names}")
         generation = (kernels.generation, settings.generation)
         if self._run is None or generation != self._generation:
             self._run = self._bind()
@@ -223,14 +242,14 @@ class Plan:
         if known is None:
             sizes = {value_of(self.inputs[i]).node.expr: v for i, v in zip(self._symbols, binding, strict=True)}
             counted = (s for s in self.steps if s.kind in ("native", "fallback"))
-            known = Counter((s.node.target, True, _operands(s.node, sizes)) for s in counted)
+            known = Counter((s.node.target, True, _operands(s.node, sizes), _is_refused(s.node)) for s in counted)
             self._tallies[binding] = known
         return known
 
 
 def _operands(node: Node, sizes: dict[Any, int]) -> tuple[Any, ...]:
     def concrete(dims: Any) -> tuple[int, ...]:
-        return tuple(int(d.node.expr.subs(sizes)) if isinstance(d, torch.SymInt) else int(d) for d in dims)
+        return tuple(_concrete(d, sizes) for d in dims)
 
     found: list[Any] = []
     for a in (*node.args, *node.kwargs.values()):
@@ -239,6 +258,25 @@ def _operands(node: Node, sizes: dict[Any, int]) -> tuple[Any, ...]:
             if isinstance(value, Tensor):
                 found.append((concrete(value.shape), concrete(value.stride()), value.dtype))
     return tuple(found)
+
+
+def _concrete(dim: Any, sizes: dict[Any, int]) -> int:
+    if sizes and isinstance(dim, torch.SymInt):
+        return int(dim.node.expr.subs(sizes))
+    return private.size_hint(dim)
+
+
+def _is_refused(node: Node) -> bool:
+    kwargs = {k: value_of(v) for k, v in node.kwargs.items()}
+    return constraints.refused_arguments(node.target, tuple(_values(node.args)), kwargs) is not None
+
+
+def _values(args: Any) -> list[Any]:
+    return [type(a)(map(value_of, a)) if isinstance(a, (list, tuple)) else value_of(a) for a in args]
+
+
+def _geometry(node: Node) -> tuple[constraints.Geometry, ...]:
+    return tuple((shape, dtype) for shape, _, dtype in _operands(node, {}))
 
 
 def _output_values(graph: torch.fx.GraphModule) -> list[Any]:

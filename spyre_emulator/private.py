@@ -329,3 +329,15 @@ def register_dynamo(backend: Callable[..., Any]) -> None:
 
     register_interface_for_device(DEVICE_NAME, SpyreInterface)
     register_backend(backend, name=DEVICE_NAME)
+
+
+def inductor_error(inner: Exception) -> Exception:
+    """`inner` as the compiler of the published stack raises it."""
+    from torch._inductor.exc import InductorError
+
+    return InductorError(inner, None)
+
+
+def size_hint(dim: Any) -> int:
+    """The size that `dim` had when it was traced, without guarding on it."""
+    return int(dim.node.hint) if isinstance(dim, torch.SymInt) else int(dim)

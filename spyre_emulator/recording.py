@@ -13,8 +13,8 @@ import torch
 from spyre_emulator import operators, private
 
 Operand = tuple[tuple[int, ...], tuple[int, ...], str]
-Key = tuple[Any, bool, tuple[Any, ...]]
-"""(operator, whether compiled, per tensor operand (shape, strides, dtype)) as counted on the hot path."""
+Key = tuple[Any, bool, tuple[Any, ...], bool]
+"""(operator, whether compiled, per tensor operand (shape, strides, dtype), whether its arguments are refused)."""
 
 
 class OpVariant(NamedTuple):
@@ -92,17 +92,13 @@ class Recording:
     def ops(self) -> dict[OpVariant, int]:
         """Executions per operator variant; views and copies are not counted."""
         result: Counter[OpVariant] = Counter()
-        for (op, compiled, operands), count in self._keys().items():
-            state = _state(op, compiled, operands)
-            result[OpVariant(str(op), state, _named(operands))] += count
+        for key, count in self._keys().items():
+            result[OpVariant(str(key[0]), _state(key), _named(key[2]))] += count
         return dict(result)
 
     def _count(self, *, on_device: bool) -> int:
-        return sum(
-            count
-            for (op, compiled, operands), count in self._keys().items()
-            if (_state(op, compiled, operands) == operators.ENABLED) is on_device
-        )
+        keys = self._keys().items()
+        return sum(count for key, count in keys if (_state(key) in operators.ON_DEVICE) is on_device)
 
     @property
     def ops_on_device(self) -> int:
@@ -134,8 +130,11 @@ class Recording:
         )
 
 
-def _state(op: Any, compiled: bool, operands: tuple[Any, ...]) -> str:
-    return operators.state_with_operands(op, tuple(o[2] for o in operands), compiled=compiled)
+def _state(key: Key) -> str:
+    op, compiled, operands, refused = key
+    geometry = tuple((tuple(shape), dtype) for shape, _, dtype in operands)
+    state = operators.state_with_operands(op, geometry, compiled=compiled)
+    return operators.FAILED if refused and state == operators.ENABLED else state
 
 
 def _named(operands: tuple[Any, ...]) -> tuple[Operand, ...]:
