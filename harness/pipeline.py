@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import traceback
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from pathlib import Path
 import psutil
 
 from harness import checkpoints, environment, manifest, matrix, report, store, verdict
+from harness.checkpoints.scrub import scrub
 from harness.errors import CheckpointError
-from harness.isolate import Ended, Isolator, Limits
+from harness.isolate import NO_DISK, STALL_SECONDS, Ended
+from harness.processes import Kind, Processes, ended_differently
 from harness.records import (
     Attempt,
     CandidateDone,
@@ -27,6 +30,7 @@ from harness.records import (
     Drill,
     Dtype,
     Manifest,
+    ModuleEvidence,
     Observation,
     Outcome,
     OutcomeKind,
@@ -37,7 +41,6 @@ from harness.records import (
     Run,
     Stage,
     Status,
-    Timeouts,
 )
 from harness.references import ReferenceStore, key, provenance
 
@@ -56,7 +59,13 @@ class Settings:
     refresh_reference: bool = False
     drills: tuple[Drill, ...] = ()
     memory_limit: int | None = None
+    """Host bytes that the run may use; None: all there is."""
+    retries: int = 1
+    """How often a case is tried again that died in a way that chance can explain."""
+    stall: float = STALL_SECONDS
     selection: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values that must not be written anywhere: tokens of this environment."""
 
 
 @dataclass
@@ -68,6 +77,7 @@ class _Progress:
     checkpoint: Checkpoint | None = None
     observations: dict[Role, Observation] = field(default_factory=dict)
     comparison: Comparison | None = None
+    modules: ModuleEvidence | None = None
     seconds: dict[Stage, float] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     log: str | None = None
@@ -88,12 +98,13 @@ class Pipeline:
         self.settings = settings
         self.manifest: Manifest = manifest.load(settings.manifest_path)
         self._profile = self.manifest.profiles.get(settings.profile or "")
-        self._isolator = Isolator()
+        self._on_stage = on_stage or (lambda case, stage: None)
+        self.clean = _cleaner(settings.secrets)
+        self._processes = Processes(settings, self.clean, self._on_stage)
         self._references = ReferenceStore(settings.cache / "references")
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._checkpoints: dict[str, Checkpoint | CheckpointError] = {}
         self._refreshed: set[str] = set()
-        self._on_stage = on_stage or (lambda case, stage: None)
 
     def plan(self) -> tuple[Case, ...]:
         """All cases of the profile, before any selection."""
@@ -129,12 +140,32 @@ class Pipeline:
         message = "cancelled before it began"
         return self._judge(_Progress(case, datetime.now(UTC)), Outcome(kind=OutcomeKind.CANCELLED, message=message))
 
+    def faulted(self, case: Case, error: BaseException) -> CaseResult:
+        """The result of a case at which the harness itself failed."""
+        outcome = Outcome(
+            kind=OutcomeKind.HARNESS_FAULT,
+            message=f"{type(error).__name__}: {error}",
+            detail="".join(traceback.format_exception(error))[-12_000:],
+        )
+        return self._judge(_Progress(case, datetime.now(UTC)), outcome)
+
+    @property
+    def memory(self) -> int:
+        """Host bytes that all processes of the run may use together."""
+        return self._processes.memory
+
+    def abort(self) -> None:
+        """End what is running, as cancelled."""
+        self._processes.abort()
+
     def close(self) -> None:
         """End the fork server."""
-        self._isolator.close()
+        self._processes.close()
 
     def _judge(self, progress: _Progress, outcome: Outcome) -> CaseResult:
         judged = verdict.judge(progress.case, outcome, progress.comparison, progress.observations)
+        if ended_differently(progress.attempts):
+            judged = judged.model_copy(update={"flags": (*judged.flags, "flaky")})
         if judged.status is Status.PASS:
             self._tensors(progress.case).unlink(missing_ok=True)  # kept for failures only
         return CaseResult(
@@ -144,6 +175,7 @@ class Pipeline:
             checkpoint=progress.checkpoint,
             observations=progress.observations,
             comparison=progress.comparison,
+            modules=progress.modules,
             started=progress.started,
             finished=datetime.now(UTC),
             seconds=progress.seconds,
@@ -156,7 +188,7 @@ class Pipeline:
             raise _Stop(Outcome(kind=OutcomeKind.EXCLUDED, message=case.excluded))
         if self._profile is not None and not self._profile.check_fit:
             return
-        memory = self._memory()
+        memory = self.memory
         reason = matrix.fits(case, memory)
         if reason is None and case.parameters is None:
             reason = matrix.fits(case, memory, self._parameters(case))
@@ -173,11 +205,6 @@ class Pipeline:
                 offline=self.settings.offline,
             )
         return facts.parameters if facts else None
-
-    def _memory(self) -> int:
-        limit = self.settings.memory_limit
-        total = psutil.virtual_memory().total
-        return min(limit, total) if limit else total
 
     def _resolve(self, progress: _Progress) -> Checkpoint:
         """The case's checkpoint, brought once per run."""
@@ -221,6 +248,11 @@ class Pipeline:
             except CheckpointError as error:
                 kind = OutcomeKind(error.kind)
                 raise _Stop(Outcome(kind=kind, stage=Stage.LOAD, message=str(error))) from error
+            except OSError as error:
+                if error.errno not in NO_DISK:
+                    raise
+                message = f"{error.filename or self._references.root}: {error.strerror}; free space or move the cache"
+                raise _Stop(Outcome(kind=OutcomeKind.UNAVAILABLE, stage=Stage.LOAD, message=message)) from error
         folders = [self._references.folder(key(facts[role])) for role in (Role.REFERENCE, Role.CONTROL)]
         return folders[0], folders[1]
 
@@ -284,15 +316,12 @@ class Pipeline:
             control_folder=str(control),
             tensors=str(tensors),
         )
-        drills = tuple(drill for drill in self.settings.drills if fnmatchcase(case.id, drill.case))
-        ended = self._isolated(
-            progress, "harness.subject:observe_candidate", work.model_dump_json(), "candidate", drills
-        )
-        progress.attempts.append(Attempt(outcome=ended.outcome, seconds=ended.total_seconds))
+        ended = self._isolated(progress, "harness.subject:observe_candidate", work.model_dump_json(), "candidate")
         progress.seconds.update(ended.seconds)
         if ended.value is not None:
             done = CandidateDone.model_validate_json(ended.value)
             progress.comparison = done.comparison
+            progress.modules = done.modules
             progress.observations[Role.CANDIDATE] = done.observation.model_copy(
                 update={"peak_memory": ended.peak_memory, "seconds": ended.seconds}
             )
@@ -301,26 +330,23 @@ class Pipeline:
     def _tensors(self, case: Case) -> Path:
         return self.settings.run_directory / "tensors" / f"{matrix.slug(case.id)}.safetensors"
 
-    def _isolated(
-        self, progress: _Progress, entry: str, request: str, what: str, drills: tuple[Drill, ...] = ()
-    ) -> Ended:
-        case = progress.case
-        log = Path("logs") / f"{matrix.slug(case.id)}.{what}.log"
-        progress.log = str(log)
-        return self._isolator.run(
-            entry,
-            request,
-            limits=_limits(case.timeouts, self._memory()),
-            log=self.settings.run_directory / log,
-            threads=self.settings.threads,
-            drills=drills,
-            on_stage=lambda stage: self._on_stage(case, stage),
-        )
+    def _isolated(self, progress: _Progress, entry: str, request: str, what: Kind) -> Ended:
+        ended, attempts = self._processes.run(progress.case, entry, request, what)
+        if what == "candidate" or len(attempts) > 1:
+            progress.attempts += attempts
+        progress.log = attempts[-1].log if attempts else progress.log
+        return ended
 
 
-def _limits(timeouts: Timeouts, memory: int) -> Limits:
-    seconds = {stage: getattr(timeouts, stage.value) for stage in Stage}
-    return Limits(seconds, memory=int(memory * 0.95))
+def _cleaner(secrets: tuple[str, ...]) -> Callable[[str], str]:
+    """What takes these secrets, and everything that looks like a credential, out of a text."""
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        return scrub(text)
+
+    return clean
 
 
 def _reference_failed(outcome: Outcome) -> Outcome:
@@ -330,6 +356,7 @@ def _reference_failed(outcome: Outcome) -> Outcome:
         OutcomeKind.NONDETERMINISTIC,
         OutcomeKind.UNSUPPORTED_ARCHITECTURE,
         OutcomeKind.UNAVAILABLE,
+        OutcomeKind.CANCELLED,
     }
     if outcome.kind in told:
         return outcome

@@ -7,15 +7,16 @@ other module does. It is imported by the fork server and its children alone.
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from harness import checkpoints, compare, targets, workloads
+from harness import apart, checkpoints, compare, targets, workloads
 from harness.checkpoints import LoadedModel
 from harness.errors import CheckpointError, UsageError
 from harness.isolate.child import Marker
@@ -25,6 +26,7 @@ from harness.records import (
     Case,
     Checkpoint,
     CompileFacts,
+    DeviceUse,
     Drill,
     Dtype,
     Inputs,
@@ -53,6 +55,12 @@ class _Question:
     workload: workloads.Workload
     batch: Batch
     inputs: Inputs
+
+    def shorter(self) -> _Question:
+        """The same with one decode step at most: what is taken apart module by module."""
+        steps = self.inputs.decode_steps
+        short = self.inputs.model_copy(update={"decode_steps": 1 if steps is None else min(1, steps)})
+        return replace(self, inputs=short)
 
 
 def make_references(mark: Marker, request: str) -> ReferenceDone:
@@ -103,7 +111,7 @@ def _agree_with_itself(first: Tensors, second: Tensors) -> None:
 def observe_candidate(mark: Marker, request: str) -> CandidateDone:
     """Run a case on its target and compare with the stored reference and control."""
     work = CandidateWork.model_validate_json(request)
-    case = work.case
+    case, began = work.case, time.monotonic()
     mark(Stage.LOAD)
     question = _question(case, work.checkpoint)
     loaded = _load(work.checkpoint, question.workload, case.dtype)
@@ -133,13 +141,22 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
     mark(Stage.COMPARE)
     save_file(outputs, work.tensors)
     control = load_file(Path(work.control_folder) / TENSORS)
+    format_ = _format(case, device)
     comparison = compare.compare_outputs(
         reference,
         outputs,
         control,
         logits=question.workload.logits,
-        candidate_format=_format(case, device),
+        candidate_format=format_,
         control_format=case.dtype.value,
+    )
+    taken = apart.take_apart(
+        work.checkpoint,
+        model,
+        lambda side: _run(question.shorter(), side, side, forced),
+        formats=(format_, case.dtype.value),
+        auto_class=question.workload.auto_class,
+        seconds=max(apart.LEAST_SECONDS, time.monotonic() - began),
     )
     observation = Observation(
         role=Role.CANDIDATE,
@@ -153,7 +170,20 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
         drills=tuple(str(drill) for drill in mark.drills),
         notes=(*loaded.notes, *_repeatable(warm, outputs)),
     )
-    return CandidateDone(observation=observation, comparison=comparison)
+    whole = comparison.model_copy(update={"outputs": (*comparison.outputs, *taken.worst)})
+    return CandidateDone(observation=observation, comparison=whole, modules=taken.evidence)
+
+
+def probe_device(mark: Marker, target: str) -> DeviceUse:
+    """Ask a device for a small sum: whether it answers at all."""
+    mark(Stage.PLACE)
+    device = targets.get(target).device()
+    mark(Stage.RUN)
+    with torch.no_grad():
+        total = float(torch.ones(64, dtype=torch.float16).to(device).add(1).to("cpu").float().sum())
+    if total != 128.0:
+        raise RuntimeError(f"the device {target} gives {total} for the sum of 64 twos")
+    return DeviceUse(ops_on_device=1)
 
 
 def _question(case: Case, checkpoint: Checkpoint) -> _Question:

@@ -27,14 +27,16 @@ def is_leaf(module: nn.Module) -> bool:
 @contextmanager
 def watched(model: nn.Module, pause: Pause, compute: Compute | None = None) -> Iterator[None]:
     """Let ``pause`` see the boundaries of every module of ``model`` while the context is open."""
-    patched = [module for _, module in model.named_modules()]
+    before = [(module, module.__dict__.get("forward")) for module in model.modules()]
     try:
         for path, module in model.named_modules():
             module.forward = _wrapper(path, module, module.forward, pause, compute)
         yield
     finally:
-        for module in patched:
+        for module, own in before:
             module.__dict__.pop("forward", None)
+            if own is not None:
+                module.forward = own
 
 
 def _wrapper(

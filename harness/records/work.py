@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.records.base import Dtype, Record, Role
 from harness.records.comparison import Comparison
+from harness.records.localization import ModuleEvidence
 from harness.records.observation import Checkpoint, Observation
 from harness.records.plan import Case
 
@@ -51,3 +52,5 @@ class CandidateDone(Record):
 
     observation: Observation
     comparison: Comparison
+    """Outputs, and as ``module:<name>`` the worst of the forward taken apart."""
+    modules: ModuleEvidence | None = None
