@@ -68,22 +68,23 @@ class Detector:
 
         Earlier steps are walked through, so a step is reported with the value that makes it certain, once.
         """
-        if len(series) <= MINIMUM:
-            return None
-        if not self._restless(series):
+        if len(series) <= MINIMUM or not self._restless(series):
             return None
         sums = [0.0, *accumulate(series)]
-        start = max(0, len(series) - 3 * WINDOW)
+        start = max(0, len(series) - 2 * WINDOW)
+        tails = (2, 3) if self.sudden is None else (1, 2, 3)
+        least = 1.5 * self.floor
         found: Step | None = None
         for end in range(start + MINIMUM + 1, len(series) + 1):
             found = None
-            for tail in (1, 2, 3):
+            last = series[end - 1]
+            for tail in tails:
                 split = end - tail
                 low = max(start, split - WINDOW)
-                if split - low < MINIMUM or (tail == 1 and self.sudden is None):
-                    continue
+                if split - low < MINIMUM:
+                    break
                 mean = (sums[split] - sums[low]) / (split - low)
-                if self._leaves(series[split:end], mean):
+                if abs(last - mean) > least and _leaves(series[split:end], mean, least):
                     found = self._step(series, low, split, end, peers)
                     if found is not None:
                         start = found.start
@@ -92,19 +93,11 @@ class Detector:
 
     def _restless(self, series: Sequence[float]) -> bool:
         """Tell whether the last values leave the few before them: without that there is no step now."""
-        for tail in (1, 2, 3):
+        for tail in (2, 3) if self.sudden is None else (1, 2, 3):
             level = series[-tail - MINIMUM : -tail]
-            least = 0.7 * self.floor
-            mean = sum(level) / len(level) if level else 0.0
-            new = series[-tail:]
-            if all(value > mean + least for value in new) or all(value < mean - least for value in new):
+            if level and _leaves(series[-tail:], sum(level) / len(level), 0.7 * self.floor):
                 return True
         return False
-
-    def _leaves(self, new: Sequence[float], mean: float) -> bool:
-        """Tell cheaply whether values leave a level at all; what does not cannot be a step."""
-        least = 1.5 * self.floor
-        return all(value > mean + least for value in new) or all(value < mean - least for value in new)
 
     def _step(self, series: Sequence[float], low: int, split: int, end: int, peers: float) -> Step | None:
         level, new = series[low:split], series[split:end]
@@ -121,6 +114,11 @@ class Detector:
             range(max(low + MINIMUM, split - 2), end), key=lambda at: _scatter(series[low:at], series[at:end])
         )
         return Step(likeliest, middle, center(series[likeliest:end]))
+
+
+def _leaves(new: Sequence[float], mean: float, least: float) -> bool:
+    """Tell cheaply whether values leave a level at all; what does not cannot be a step."""
+    return min(new) > mean + least or max(new) < mean - least
 
 
 def _scatter(*levels: Sequence[float]) -> float:
