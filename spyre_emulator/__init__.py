@@ -6,6 +6,7 @@ Importing this package makes the device exist; ``import torch`` alone never does
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata
 
@@ -28,21 +29,37 @@ _registration.register(_runtime.SpyreModule())
 from spyre_emulator import compiler  # noqa: E402
 from spyre_emulator.configuration import configuration  # noqa: E402
 from spyre_emulator.fallbacks import FallbackWarning, UnsupportedError  # noqa: E402
+from spyre_emulator.faults import (  # noqa: E402
+    Fault,
+    active_faults,
+    fault_catalogue,
+    faults,
+    register_fault,
+    switch_on_from,
+    unregister_fault,
+)
 from spyre_emulator.recording import CompileReport, OpVariant, Recording, record  # noqa: E402
 from spyre_emulator.settings import Settings, using  # noqa: E402
 
 compiler.register()
+switch_on_from(os.environ)
 
 __version__ = metadata.version("spyre-conformance")
 
 __all__ = [
     "CompileReport",
     "FallbackWarning",
+    "Fault",
     "OpVariant",
     "Recording",
     "Settings",
     "UnsupportedError",
+    "active_faults",
     "configuration",
+    "fault_catalogue",
+    "faults",
     "record",
+    "register_fault",
+    "unregister_fault",
     "using",
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from spyre_emulator import kernels, numerics, settings
-
-_reporters: dict[str, object] = {}
+from spyre_emulator.faults import active_faults
 
 
 def configuration() -> dict[str, str]:
-    """Setting name to value; operators with hooks (faults) among them."""
+    """Setting name to value; the faults that are on, and operators with hooks, among them."""
     values = {name: str(value) for name, value in dataclasses.asdict(settings.current).items()}
     values["rounding_kernel"] = "c" if numerics.has_native_kernel() else "torch"
+    values["faults"] = ",".join(active_faults())
     values["hooked_operators"] = ",".join(sorted(kernels.hooked()))
     return values

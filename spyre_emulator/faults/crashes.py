@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from spyre_emulator.kernels import OpCall
 
 
-class Unsupported(RuntimeError):
+class Unsupported(RuntimeError):  # noqa: N818 - the name is part of the message
     """torch_spyre's compile-time refusal, as Inductor wraps it."""
 
 

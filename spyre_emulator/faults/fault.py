@@ -56,6 +56,14 @@ def _appended(hooks: list[Any], hook: Any) -> Callable[[], None]:
     return lambda: hooks.remove(hook)
 
 
+def _together(removals: list[Callable[[], None]]) -> Callable[[], None]:
+    def remove() -> None:
+        for one in removals:
+            one()
+
+    return remove
+
+
 @dataclasses.dataclass(frozen=True)
 class AtOperator:
     """Executions of operators, in eager mode and in compiled plans alike."""
@@ -106,7 +114,7 @@ class AtView:
             removals.append(point.install())
         if "eager" in self.modes:
             removals.extend(self._install_eager(op) for op in self.ops)
-        return lambda: [remove() for remove in removals] and None
+        return _together(removals)
 
     def _compiled(self, call: OpCall) -> Any:
         view = self.effect(*call.args, **call.kwargs)
@@ -161,7 +169,7 @@ class AtConversion:
             for hooks, hook in ((conversions.arriving, self.arriving), (conversions.leaving, self.leaving))
             if hook is not None
         ]
-        return lambda: [remove() for remove in removals] and None
+        return _together(removals)
 
 
 @dataclasses.dataclass(frozen=True)
