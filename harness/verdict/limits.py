@@ -14,7 +14,7 @@ made and once more when it is stored."""
 SPREAD = 2.0
 """Three standard deviations of the logarithm of one position's error ratio (0.7 on honest devices)."""
 
-_FLOAT16 = Tolerance(
+_COMMON = Tolerance(
     error_ratio=4,
     typical_ratio=2.75,
     module_ratio=6,
@@ -24,21 +24,26 @@ _FLOAT16 = Tolerance(
     kl=0.01,
     token_disagreement=0,
 )
-_BFLOAT16 = _FLOAT16.model_copy(
-    update={"error_ratio": 3.0, "typical_ratio": 2.0, "module_ratio": 4.0}
-    | {"relative_l2": 0.1, "vector_l2": 0.3, "kl": 0.05}
-)
-_FLOAT32 = _FLOAT16.model_copy(update={"relative_l2": 1e-3, "vector_l2": 1e-2, "cosine": 0.99999, "kl": 1e-4})
+
+_BY_TASK: dict[Task, dict[str, float]] = {
+    Task.CAUSAL_LM: {},
+    Task.EMBEDDING: {"error_ratio": 4.5, "typical_ratio": 4.5},
+    Task.MASKED_LM: {"error_ratio": 8.0, "typical_ratio": 5.0},
+    Task.SEQUENCE_CLASSIFICATION: {"error_ratio": 16.0, "typical_ratio": 10.0},
+}
+"""Causal language models have steps, which widen their limits. The others are judged as a whole: an
+embedding's errors are many and independent, those of a few class logits move together."""
+
+_BY_DTYPE: dict[Dtype, dict[str, float]] = {
+    Dtype.FLOAT16: {},
+    Dtype.BFLOAT16: {"relative_l2": 0.1, "vector_l2": 0.3, "kl": 0.05},
+    Dtype.FLOAT32: {"relative_l2": 1e-3, "vector_l2": 1e-2, "cosine": 0.99999, "kl": 1e-4},
+}
 
 DEFAULTS: dict[tuple[Task, Dtype], Tolerance] = {
-    (task, dtype): limits
-    for task in Task
-    for dtype, limits in (
-        (Dtype.FLOAT16, _FLOAT16),
-        (Dtype.BFLOAT16, _BFLOAT16),
-        (Dtype.FLOAT32, _FLOAT32),
-    )
+    (task, dtype): _COMMON.model_copy(update=_BY_TASK[task] | _BY_DTYPE[dtype]) for task in Task for dtype in Dtype
 }
+"""The limits of each task and dtype."""
 
 
 def limits_for(case: Case) -> Tolerance:

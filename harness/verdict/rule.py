@@ -137,11 +137,10 @@ def _logits(output: OutputComparison, logits: LogitNumbers, limits: Limits) -> I
 def widening(shape: tuple[int, ...]) -> float:
     """Return how much wider a ratio's limit is for few steps: a single ratio is as much luck as error.
 
-    Steps are the last dimension but one; what has no batch before it counts as one step, so that a batch
-    is judged like its parts.
+    Steps are the last dimension but one, where a batch stands before it: a batch is judged like its parts.
+    Outputs without steps have limits of their own task.
     """
-    steps = shape[-2] if len(shape) > 2 else 1
-    return math.exp(SPREAD / math.sqrt(steps))
+    return math.exp(SPREAD / math.sqrt(shape[-2])) if len(shape) > 2 else 1.0
 
 
 def error_ratio(candidate: float | None, control: float | None, floor: float) -> float | None:
