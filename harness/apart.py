@@ -8,7 +8,6 @@ import torch
 from harness import checkpoints, compare, localize
 from harness.localize import Forward, Taken
 from harness.records import Checkpoint, ModuleEvidence, OutputComparison
-from harness.verdict.limits import FLOOR
 
 LEAST_SECONDS = 20.0
 """A forward may be taken apart for this long, however short the case itself was."""
@@ -53,8 +52,9 @@ def take_apart(
         return _nothing(f"the float32 reference beside the candidate needs {needed / 2**30:.1f} GiB of free memory")
     reference = checkpoints.load_model(checkpoint, auto_class, "float32").model
     compared = comparator(*formats)
+    noise = compare.number_format(formats[1]).noise
     try:
-        return localize.modules(reference, candidate, forward, compared, floor=FLOOR[formats[1]], seconds=seconds)
+        return localize.modules(reference, candidate, forward, compared, floor=noise, seconds=seconds)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError, AttributeError) as error:
         return _nothing(f"the model cannot be taken apart: {type(error).__name__}: {str(error).splitlines()[0]}")
 
