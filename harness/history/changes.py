@@ -15,7 +15,7 @@ DEPTH = 60
 """Runs that are looked back at."""
 MUCH_WORSE = math.log(2.0)
 """A known failure whose error doubles is no longer the failure that was known."""
-ERROR_STEPS = Detector(floor=0.005, sudden=10.0)
+ERROR_STEPS = Detector(floor=0.005, threshold=5.5, sudden=10.0)
 """Errors of a deterministic device repeat to the bit, so one value far off is believed."""
 TIME_STEPS = Detector(floor=0.03, threshold=4.2)
 """Times of one run can be disturbed by anything; two runs are asked for."""
