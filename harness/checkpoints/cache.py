@@ -23,6 +23,8 @@ RESERVE = 200 * 10**6
 GRACE = 900.0
 """Seconds after its last use in which an item is never evicted: a case is about to load it."""
 
+SWEEP_SECONDS = 120.0
+"""How long the deletion of what killed processes left may take."""
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.ENOLCK}
 )
@@ -114,11 +116,23 @@ class Cache:
 
     @contextlib.contextmanager
     def workshop(self) -> Iterator[Path]:
-        """Give a fresh directory on the cache's own file system, gone afterwards: build here, then rename."""
+        """Give a fresh directory on the cache's own file system, gone afterwards: build here, then rename.
+
+        Directories of processes that were killed are swept when the next one is made.
+        """
         place = self.root / "building"
         place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as name:
-            yield Path(name)
+        with locks.exclusive(self.root / "locks" / "building.lock", timeout=SWEEP_SECONDS):
+            for left in place.iterdir():
+                if not locks.is_directory_held(left):
+                    shutil.rmtree(left, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(dir=place))
+            handle = locks.hold_directory(folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(handle)
 
     def publish(self, built: Path, key: str) -> Path:
         """Move a finished folder to the entry of KEY, in one step, in place of a damaged one."""

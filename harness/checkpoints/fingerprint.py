@@ -23,10 +23,13 @@ BLOCK = 1 << 22
 
 
 def weights_digest(model: torch.nn.Module, checkpoint: Checkpoint) -> str:
-    """Return the sha256 over the checkpoint's files and the names, shapes and signs of all tensors."""
+    """Return the sha256 over the checkpoint's files and the names, shapes and signs of all stored tensors."""
     digest = hashlib.sha256(checkpoint.digest.encode())
-    for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
-        for name, tensor in sorted(tensors):
+    stored = model.state_dict(keep_vars=True)
+    # Buffers outside the state (rotary frequencies) follow from the config, at times in another precision.
+    buffers = [(name, tensor) for name, tensor in model.named_buffers() if name in stored]
+    for kind, tensors in (("parameter", list(model.named_parameters())), ("buffer", buffers)):
+        for name, tensor in sorted(tensors, key=lambda row: row[0]):
             digest.update(f"\0{kind} {name} {tuple(tensor.shape)}\0".encode())
             _add(digest, tensor.detach())
     return digest.hexdigest()

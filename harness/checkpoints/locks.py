@@ -54,6 +54,25 @@ def is_held(path: Path) -> bool:
         return not free
 
 
+def hold_directory(folder: Path) -> int:
+    """Return a descriptor that marks FOLDER as in use until it is closed or the process ends."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def is_directory_held(folder: Path) -> bool:
+    """Return whether a process holds FOLDER; one that vanishes meanwhile is not held."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try(handle)
+    finally:
+        os.close(handle)
+
+
 def _open(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

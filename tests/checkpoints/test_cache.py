@@ -94,6 +94,17 @@ def test_a_full_disk_while_building_is_infrastructure_and_leaves_nothing(cache: 
     assert list((cache.root / "building").iterdir()) == []
 
 
+def test_what_a_killed_builder_left_is_swept_and_what_is_built_stays(cache: Cache) -> None:
+    left = cache.root / "building" / "tmp-left"
+    left.mkdir(parents=True)
+    (left / "half").write_bytes(b"x")
+    with cache.workshop() as first:
+        assert not left.exists()
+        with cache.workshop() as second:
+            assert sorted(path.name for path in first.parent.iterdir()) == sorted([first.name, second.name])
+    assert list(left.parent.iterdir()) == []
+
+
 def test_damage_names_file_and_difference(cache: Cache) -> None:
     folder = keep(cache, "a", 300, 0)
     kept = cache.read("a")

@@ -53,6 +53,13 @@ def test_files_names_shapes_and_whole_numbers_matter() -> None:
     assert len({*digests, weights_digest(model(), OTHER)}) == 5
 
 
+def test_buffers_that_are_not_stored_do_not_matter() -> None:
+    one, two = model(), model()
+    one.register_buffer("cosines", torch.tensor([1e-9]), persistent=False)
+    two.register_buffer("cosines", torch.tensor([-1e-9]), persistent=False)
+    assert weights_digest(one, ONE) == weights_digest(two, ONE)
+
+
 def test_layout_in_memory_does_not_matter() -> None:
     one, two = model(), model()
     two[0].weight.data = two[0].weight.data.t().contiguous().t()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
 from pathlib import Path
 
 import gguf
@@ -11,11 +9,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from harness.checkpoints import release
-from harness.checkpoints.gguf import convert
+from harness.checkpoints import load_model, load_tokenizer, resolve
+from harness.checkpoints.gguf import convert, main
 from harness.errors import CheckpointError
-from harness.records import WheelSource
-from tests.checkpoints.site import Site
+from harness.records import FolderSource
 
 WIDTH, VOCABULARY = 32, 8
 TENSORS = {
@@ -66,25 +63,14 @@ def write_gguf(path: Path) -> np.ndarray:
 
 def test_a_converted_checkpoint_is_exact_and_ordinary(tmp_path: Path) -> None:
     expected = write_gguf(tmp_path / "tiny.gguf")
-    wheelhouse = tmp_path / "wheelhouse"
-    wheelhouse.mkdir()
-    wheel = wheelhouse / "packed-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(tmp_path / "tiny.gguf", "packed/tiny.gguf")
-        archive.writestr("packed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: packed\nVersion: 1.0\n")
-        archive.writestr("packed-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr("packed-1.0.dist-info/RECORD", "")
-    site = Site(tmp_path, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheelhouse))
-    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    source = WheelSource(wheel="packed==1.0", path="packed/tiny.gguf", sha256=sha256, converter="gguf")
-    checkpoint = site.resolve(source, timeout=120)
+    main(tmp_path / "tiny.gguf", tmp_path / "out")
+    checkpoint = resolve(FolderSource(folder="out"), cache=tmp_path / "cache", base=tmp_path)
     assert (checkpoint.format, checkpoint.stored_dtype, checkpoint.model_type) == ("safetensors", "float32", "llama")
     assert checkpoint.architecture == "LlamaForCausalLM"
-    assert "tokenizer.json" in [fact.name for fact in checkpoint.files]
-    weights = load_file(Path(checkpoint.folder) / "model.safetensors")
+    weights = load_file(tmp_path / "out" / "model.safetensors")
     assert np.array_equal(weights["model.layers.0.mlp.up_proj.weight"], expected)
-    assert site.resolve(source, offline=True) == checkpoint
-    release()
+    assert load_tokenizer(checkpoint)("abc")["input_ids"] == [5, 4]
+    assert load_model(checkpoint, "AutoModelForCausalLM", "float16").notes == ()
 
 
 def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
