@@ -16,7 +16,7 @@ from typing import Literal
 
 import torch
 
-from spyre_emulator import numerics, settings
+from spyre_emulator import layout, numerics, settings
 
 Tensor = torch.Tensor
 OperatorClass = Literal["matmul", "sum", "mean", "softmax", "moments"]
@@ -77,6 +77,8 @@ def total(x: Tensor, dims: list[int], keepdim: bool, kind: OperatorClass) -> Ten
     kept = [d for d in range(x.dim()) if d not in reduced]
     length = math.prod(x.shape[d] for d in reduced)
     rows = x.permute(*kept, *reduced).reshape(-1, length).contiguous()
+    if settings.current.nan_padding:  # read whole sticks, as the device does, and mask their padding lanes
+        rows = layout.mask_padding(layout.padded_to_sticks(rows.clone(), torch.float16), length, 0.0)
     sums = _row_sums(rows, accumulation).reshape([x.shape[d] for d in kept])
     if keepdim:
         sums = sums.reshape([1 if d in reduced else n for d, n in enumerate(x.shape)])

@@ -78,7 +78,6 @@ EXACT: tuple[Any, ...] = (
     aten.zero.default,
     aten.fill.Scalar,
     aten.fill.Tensor,
-    aten._unsafe_view.default,
 )
 """Results are operands, or constants that were encoded already."""
 
@@ -106,6 +105,7 @@ def fill() -> None:
         kernels.register(Kernel(op, op, rounds=False))
     for op, in_place in MOVERS.items():
         kernels.register(Kernel(op, op, rounds=False, in_place=in_place))
+    kernels.register(Kernel(aten._unsafe_view.default, aten._unsafe_view.default, rounds=False, is_view=True))
     kernels.register(Kernel(aten.index_put.default, _index_put, program=True, scalars=False))
     kernels.register(Kernel(aten.histc.default, _histogram))
     for op in GEOMETRY:

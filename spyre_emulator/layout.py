@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from spyre_emulator import settings
 from spyre_emulator.dtypes import BYTES_IN_STICK, device_format
 
 SYNTHETIC = -1
@@ -64,3 +65,39 @@ def device_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
 def padded_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     """Bytes of padding lanes in a tensor of `shape`."""
     return device_bytes(shape, dtype) - math.prod(shape) * device_format(dtype).itemsize
+
+
+def padded_to_sticks(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Shadow `x` with its last dimension in whole sticks, as the device holds it.
+
+    What stands in the padding lanes is undefined on the device; here it is a stale value, or NaN with the debug
+    switch ``nan_padding``, so that a kernel that reads them without a mask is caught.
+    """
+    width = x.shape[-1]
+    stick = device_format(dtype).elements_per_stick
+    lanes = -(-width // stick) * stick
+    if lanes == width:
+        return x.contiguous()
+    result = x.new_full((*x.shape[:-1], lanes), math.nan if settings.current.nan_padding else _STALE)
+    result[..., :width] = x
+    return result
+
+
+_STALE = 1.0
+"""Any finite number: uninitialised device memory holds what was there before."""
+
+
+def mask_padding(padded: torch.Tensor, width: int, value: float) -> torch.Tensor:
+    """`padded` with the lanes from `width` on replaced by `value`: the device's ``coordinateMasking_``."""
+    padded[..., width:] = value
+    return padded
+
+
+def device_image(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Shadow `x` of rank one or more in device order, shape ``device_size`` of its default layout, padding included."""
+    stick = device_format(dtype).elements_per_stick
+    padded = padded_to_sticks(x, dtype)
+    tiled = padded.view(*padded.shape[:-1], padded.shape[-1] // stick, stick)
+    if x.dim() == 1:
+        return tiled
+    return tiled.permute(*range(1, x.dim() - 1), x.dim() - 1, 0, x.dim()).contiguous()

@@ -18,6 +18,7 @@ Tensor = torch.Tensor
 _REMAIN_COMPOSITE = frozenset(
     [
         "_to_copy",
+        "_unsafe_view",
         "clone",
         "copy",
         "copy_",

@@ -1,0 +1,172 @@
+"""The steps of a plan: one per node of the graph, with what the host calls for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from spyre_emulator import constraints, conversions, private, transfers
+from spyre_emulator.dispatch import host_argument
+from spyre_emulator.dtypes import shadow_dtype
+from spyre_emulator.propagation import Restickify
+
+aten = private.aten
+Node = torch.fx.Node
+Tensor = torch.Tensor
+
+
+class Step(NamedTuple):
+    """One node of the graph as the plan runs it."""
+
+    node: Node
+    kind: str
+    """``native``, ``fallback``, ``view``, ``copy`` (casts, transfers, mutations), ``host`` or ``size``."""
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    rounds: bool = False
+    frees: tuple[Node, ...] = ()
+    """Values that no later step reads."""
+    restickifies: tuple[Restickify, ...] = ()
+
+
+def value_of(node: Any) -> Any:
+    """The fake value that tracing attached to `node`; anything else as it is."""
+    return node.meta.get("val") if isinstance(node, Node) else node
+
+
+def values_of(args: Any) -> list[Any]:
+    """`value_of` each argument, one level of lists deep."""
+    return [type(a)(map(value_of, a)) if isinstance(a, (list, tuple)) else value_of(a) for a in args]
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether `value` is a tensor on the emulated device."""
+    return isinstance(value, Tensor) and value.device.type == private.DEVICE_NAME
+
+
+def results_of(node: Node) -> list[Any]:
+    """The (fake) results of `node`."""
+    value = value_of(node)
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def logical_dtypes(node: Node) -> tuple[torch.dtype | None, ...]:
+    """Logical dtype of each result of `node`."""
+    return tuple(v.dtype if isinstance(v, Tensor) else None for v in results_of(node))
+
+
+def operands_of(node: Node) -> list[Tensor]:
+    """The (fake) tensor operands of `node`, one level of lists deep."""
+    found: list[Tensor] = []
+    for a in (*node.args, *node.kwargs.values()):
+        for item in a if isinstance(a, (list, tuple)) else (a,):
+            value = value_of(item)
+            if isinstance(value, Tensor):
+                found.append(value)
+    return found
+
+
+def operand_dtypes(node: Node) -> tuple[torch.dtype, ...]:
+    """Logical dtypes of the operands of `node`."""
+    return tuple(v.dtype for v in operands_of(node))
+
+
+def concrete_operands(node: Node, sizes: dict[Any, int]) -> tuple[Any, ...]:
+    """(shape, strides, dtype) of each operand, with symbolic sizes replaced by `sizes` or by their hints."""
+
+    def concrete(dim: Any) -> int:
+        if sizes and isinstance(dim, torch.SymInt):
+            return int(dim.node.expr.subs(sizes))
+        return private.size_hint(dim)
+
+    return tuple((tuple(map(concrete, v.shape)), tuple(map(concrete, v.stride())), v.dtype) for v in operands_of(node))
+
+
+def geometry_of(node: Node) -> tuple[constraints.Geometry, ...]:
+    """Shape and dtype of each operand of `node`."""
+    return tuple((shape, dtype) for shape, _, dtype in concrete_operands(node, {}))
+
+
+def refused_arguments(node: Node) -> bool:
+    """Whether the published stack refuses the arguments of `node`."""
+    kwargs = {k: value_of(v) for k, v in node.kwargs.items()}
+    return constraints.refused_arguments(node.target, tuple(values_of(node.args)), kwargs) is not None
+
+
+def host_constant(a: Any) -> Any:
+    """Argument `a` of a node as the host call takes it; nodes stay."""
+    if isinstance(a, Node):
+        return a
+    if isinstance(a, (list, tuple)):
+        return type(a)([host_constant(x) for x in a])
+    return host_argument(a)
+
+
+def is_sole_update(node: Node) -> bool:
+    """Whether `node` computes the new content of a graph input that nothing else reads: it may write into it."""
+    target = node.args[0]
+    if not isinstance(target, Node) or target.op != "placeholder":
+        return False
+    others = [u for u in target.users if u is not node]
+    return len(others) == 1 and others[0].target is aten.copy_.default and others[0].args == (target, node)
+
+
+class CopyMaker(NamedTuple):
+    """A node that moves data rather than computing: makes the host call from the node."""
+
+    make: Callable[[Node], Callable[..., Any]]
+    arity: int
+
+
+def _to_copy(node: Node) -> Callable[..., Any]:
+    source, result = value_of(node.args[0]), value_of(node)
+    memory_format = node.kwargs.get("memory_format")
+    if is_on_device(source) and is_on_device(result):
+        return lambda x: transfers.to_copy(source, x, result.dtype, memory_format)  # type: ignore[arg-type]
+    if is_on_device(result):
+        return lambda x: conversions.to_device(x, result.dtype).clone()
+    return lambda x: conversions.to_host(x, source.dtype).to(result.dtype, copy=True)
+
+
+def _copy_into(node: Node) -> Callable[..., Any]:
+    destination, source = value_of(node.args[0]), value_of(node.args[1])
+
+    def call(target: Tensor, values: Tensor) -> Tensor:
+        if target is values:
+            return target  # an operator wrote into the graph input already
+        if not is_on_device(destination):
+            return target.copy_(conversions.to_host(values, source.dtype))
+        if not is_on_device(source):
+            return target.copy_(conversions.to_device(values, destination.dtype))
+        return target.copy_(transfers.cast(values, source.dtype, destination.dtype))
+
+    return call
+
+
+def _functional_copy(node: Node) -> Callable[..., Any]:
+    into = _copy_into(node)
+    destination = value_of(node.args[0])
+
+    def call(target: Tensor, values: Tensor) -> Tensor:
+        result: Tensor = into(torch.empty_like(target, dtype=shadow_dtype(destination.dtype)), values)
+        return result
+
+    return call
+
+
+def _clone(node: Node) -> Callable[..., Any]:
+    memory_format = node.kwargs.get("memory_format") or torch.preserve_format
+    return lambda x: x.clone(memory_format=memory_format)
+
+
+COPIES: dict[Any, CopyMaker] = {
+    aten._to_copy.default: CopyMaker(_to_copy, 1),
+    aten.copy_.default: CopyMaker(_copy_into, 2),
+    aten.copy.default: CopyMaker(_functional_copy, 2),
+    aten.clone.default: CopyMaker(_clone, 1),
+    aten.lift_fresh_copy.default: CopyMaker(_clone, 1),
+}
+"""Nodes that move or cast values."""
