@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 import pytest
 
 from harness import environment
 from harness.errors import UsageError
+from harness.isolate import STALL_SECONDS
 from harness.pipeline import Settings
 from harness.records import Drill, OutcomeKind, Stage
 from harness.store import new_run_id
+
+SHORTEST_SECRET = 8
+_SECRET = re.compile(r"(?i)(token|password|passwd|secret|api_?key|credential)s?$")
+"""Names of environment variables whose value is a secret, by the habits of CI systems and the Hub."""
 
 
 def add_options(group: Any) -> None:
@@ -39,6 +46,10 @@ def add_options(group: Any) -> None:
     add("--run-dir", default=None, metavar="DIR", help="where the run is written (default: reports/runs/<id>)")
     add("--resume", action="store_true", help="go on with the run in --run-dir")
     add("--workers", type=int, default=None, metavar="N", help="cases at a time (default: one per core)")
+    add("--retries", type=int, default=1, metavar="N", help="tries again after a crash, kill, timeout (default: 1)")
+    add("--stall", type=float, default=STALL_SECONDS, metavar="SECONDS", help="no output and no work for so long: end")
+    add("--memory", type=float, default=None, metavar="GIB", help="host memory the run may use (default: all)")
+    add("--balance-by", default=None, metavar="FILE", help="balance --shard by these seconds by case id (JSON)")
     add("--cache", default=None, metavar="DIR", help="checkpoints and references (default: CONFORMANCE_CACHE)")
     add("--report", default=None, metavar="DIR", help="render the run's report there when it has ended")
     add("--offline", action="store_true", help="fetch nothing: use what the cache holds")
@@ -66,6 +77,10 @@ def settings_from(config: pytest.Config) -> Settings:
     workers = default_workers() if option.workers is None else option.workers
     if workers < 1:
         raise UsageError(f"--workers {workers}: at least one worker is needed")
+    if option.retries < 0 or option.stall <= 0:
+        raise UsageError("--retries takes 0 or more, --stall more than 0 seconds")
+    if option.memory is not None and not option.memory > 0:
+        raise UsageError(f"--memory {option.memory}: give a number of GiB above 0")
     cores = environment.cores()
     directory = Path(option.run_dir) if option.run_dir else _new_run_directory()
     return Settings(
@@ -78,14 +93,31 @@ def settings_from(config: pytest.Config) -> Settings:
         offline=option.offline or os.environ.get("HF_HUB_OFFLINE", "") in ("1", "ON", "YES", "TRUE"),
         refresh_reference=option.refresh_reference,
         drills=tuple(parse_drill(text) for text in option.drill),
+        memory_limit=int(option.memory * 2**30) if option.memory else None,
+        retries=option.retries,
+        stall=option.stall,
         selection=_as_typed(option),
+        secrets=secrets(),
     )
 
 
+def secrets() -> tuple[str, ...]:
+    """Values of this environment that must not be written anywhere, longest first."""
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    found = {value for name, value in os.environ.items() if _SECRET.search(name)}
+    for path in (Path(os.environ.get("HF_TOKEN_PATH", home / "token")),):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found.add(path.read_text())
+    return tuple(sorted((s.strip() for s in found if len(s.strip()) >= SHORTEST_SECRET), key=len, reverse=True))
+
+
 def default_workers() -> int:
-    """One case per core: several processes of one thread beat one process of several threads here."""
+    """One case per core: several processes of one thread beat one process of several threads here.
+
+    Fewer where memory is short; cases that are known to be large wait for one another besides.
+    """
     memory = psutil.virtual_memory().total
-    return max(1, min(environment.cores(), memory // (6 << 30)))
+    return max(1, min(environment.cores(), memory // (3 << 30)))
 
 
 def default_cache() -> Path:
@@ -96,16 +128,18 @@ def default_cache() -> Path:
 
 
 def parse_drill(text: str) -> Drill:
-    """Read ``GLOB:STAGE:ACTION[=ARGUMENT]``."""
+    """Read ``GLOB:STAGE:ACTION[=ARGUMENT][@ATTEMPTS]``."""
+    text, _, count = text.rpartition("@") if re.search(r"@[0-9]+$", text) else (text, "", "")
+    attempts = int(count) if count else None
     parts = text.rsplit(":", 2)
     stages = ", ".join(Stage)
     if len(parts) != 3 or parts[1] not in set(Stage):
         raise UsageError(f"--drill {text!r}: expected GLOB:STAGE:ACTION with a stage of {stages}")
     action, _, argument = parts[2].partition("=")
     try:
-        return Drill(case=parts[0], stage=Stage(parts[1]), action=action, argument=argument)
+        return Drill(case=parts[0], stage=Stage(parts[1]), action=action, argument=argument, attempts=attempts)
     except ValueError as error:
-        actions = "exit, segfault, abort, hang, raise, allocate=BYTES, scale=PARAMETER*FACTOR, cpu"
+        actions = ", ".join(get_args(Drill.model_fields["action"].annotation))
         raise UsageError(f"--drill {text!r}: unknown action {action!r}; one of {actions}") from error
 
 

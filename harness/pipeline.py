@@ -9,10 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
-
-import psutil
 
 from harness import checkpoints, environment, manifest, matrix, report, store, verdict
 from harness.checkpoints.scrub import scrub

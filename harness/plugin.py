@@ -7,9 +7,10 @@ to the pool; each item then waits for its own case. There is no second loop over
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +19,21 @@ from typing import Any
 import pytest
 
 from harness import matrix, pipeline, store
-from harness.errors import HarnessError, UsageError
-from harness.executors import LocalPool
+from harness.errors import HarnessError, StoreError, UsageError
+from harness.executors import Job, LocalPool, read_durations, record_durations
+from harness.ledger import Ledger
 from harness.options import add_options, settings_from
 from harness.records import NO_RESULT, Case, CaseResult, OutcomeKind, Run, Status
 from harness.verdict.exits import exit_status
 
 RUN = pytest.StashKey["RunControl"]()
-CASE = pytest.StashKey[Case]()
+
+PATIENCE = 15.0
+"""Seconds that an interrupted run waits for what is being ended."""
+DETAIL = 1500
+"""Characters of a traceback or log that a failing item shows."""
+UNKNOWN_SECONDS = 60.0
+"""Taken for a case that was never timed and whose size is unknown."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[RUN] = RunControl(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
+    if threading.current_thread() is threading.main_thread():
+        # A CI system that cancels a job sends this before it kills: keep what has finished, as with Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -71,8 +82,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item.callspec.params["case_outcome"] for item in session.items if hasattr(item, "callspec")]
     try:
         control.start(tuple(cases))
-    except HarnessError as error:
+    except UsageError as error:
         raise pytest.UsageError(str(error)) from error
+    except HarnessError as error:
+        pytest.exit(str(error), returncode=error.exit_status)
 
 
 @pytest.fixture
@@ -114,7 +127,7 @@ def describe(result: CaseResult) -> str:
     if result.log:
         lines.append(f"log: {result.log} in the run directory")
     if result.outcome.detail:
-        lines.append(result.outcome.detail[-1500:])
+        lines.append(result.outcome.detail[-DETAIL:])
     return "\n".join(lines)
 
 
@@ -142,15 +155,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     control = session.config.stash.get(RUN, None)
     if control is None or control.writer is None:
         return
-    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-    internal = exitstatus == pytest.ExitCode.INTERNAL_ERROR
-    control.finish(interrupted)
-    session.exitstatus = 3 if internal else control.exit_status
+    control.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+    session.exitstatus = 3 if exitstatus == pytest.ExitCode.INTERNAL_ERROR else control.exit_status
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Totals, the sentences that matter, and where the run lies."""
     control = config.stash.get(RUN, None)
+    if control is not None and control.complaint():
+        terminalreporter.write_line(f"conformance: {control.complaint()}", red=True)
     if control is not None and control.run is not None and control.run.finished:
         terminalreporter.section("conformance")
         for line in control.summary():
@@ -170,6 +183,9 @@ class RunControl:
         self._pool: LocalPool[Case, CaseResult] | None = None
         self._results: dict[str, CaseResult] = {}
         self._lock = threading.Lock()
+        self._ledger = Ledger()
+        self._broken: HarnessError | None = None
+        """Why nothing more can be written."""
         self._verbose_stages = config.option.verbose > 1
         self.selected = self._select()
 
@@ -185,7 +201,9 @@ class RunControl:
         )
         if option.shard:
             index, count = matrix.parse_shard(option.shard)
-            cases = matrix.shard(cases, index, count)
+            # From a named file alone, never from this machine's own record: all machines have to split alike.
+            known = read_durations(Path(option.balance_by)) if option.balance_by else None
+            cases = matrix.shard(cases, index, count, known)
         return cases
 
     def header(self) -> list[str]:
@@ -209,9 +227,14 @@ class RunControl:
         else:
             self.run = self.pipeline.describe(store.new_run_id(datetime.now(UTC)), cases)
         assert self.run is not None
-        self.writer = store.RunWriter(directory, self.run)
-        self._pool = LocalPool(self._carry_out, self.settings.workers)
-        self._pool.submit(case for case in _interleaved(cases) if case.id not in self._results)
+        self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
+        self._pool = LocalPool(self._carry_out, self.settings.workers, self.pipeline.memory)
+        known = read_durations(self._durations)
+        self._pool.submit(_job(case, known) for case in cases if case.id not in self._results)
+
+    @property
+    def _durations(self) -> Path:
+        return self.settings.cache / "durations.json"
 
     def _continue(self, directory: Path, cases: tuple[Case, ...]) -> None:
         stored = store.read_run(directory)
@@ -224,22 +247,28 @@ class RunControl:
         self._results = {r.case.id: r for r in stored.results if r.outcome.kind not in NO_RESULT}
 
     def _carry_out(self, case: Case) -> CaseResult:
-        result = self.pipeline.run_case(case)
-        self._keep(result)
-        return result
+        return self._keep(self.pipeline.run_case(case))
 
-    def _keep(self, result: CaseResult) -> None:
+    def _keep(self, result: CaseResult) -> CaseResult:
+        """Store a result and remember of it what the end of the run needs: a large run must not fill memory."""
         assert self.writer is not None
         self.writer.append(result)
+        short = _shortened(result)
         with self._lock:
-            self._results[result.case.id] = result
+            self._ledger.enter(result)
+            self._results[result.case.id] = short
+        return short
 
     def wait(self, case: Case) -> CaseResult:
-        """The result of a case, when it is there."""
+        """The result of a case, when it is there. Ends the session when results cannot be written."""
         if case.id in self._results:
             return self._results[case.id]
         assert self._pool is not None
-        return self._pool.result(case)
+        try:
+            return self._pool.result(case)
+        except StoreError as error:
+            self._broken = error
+            pytest.exit(str(error), returncode=error.exit_status)
 
     def finish(self, interrupted: bool) -> None:
         """Cancel what has not begun, write what is known about every planned case, close the files."""
@@ -247,18 +276,35 @@ class RunControl:
         assert self.writer is not None
         assert self.run is not None
         self._pool.cancel()
-        if interrupted:
-            self.pipeline.close()
-        self._pool.close()
+        if interrupted or self._broken:
+            self.pipeline.abort()
+        self._pool.close(PATIENCE if interrupted or self._broken else None)
+        try:
+            self._complete(interrupted)
+        except (HarnessError, OSError) as error:
+            self._broken = self._broken or StoreError(f"the run could not be finished: {error}")
+        if self._broken:
+            self.exit_status = self._broken.exit_status
+            self.writer.close()
+        elif self.options.report:
+            pipeline.publish([self.settings.run_directory], Path(self.options.report))
+
+    def _complete(self, interrupted: bool) -> None:
+        """Give every planned case a result and write the totals; nothing of it once the store is broken."""
+        assert self._pool is not None
+        assert self.writer is not None
+        assert self.run is not None
+        if self._broken:
+            return
         for case in self.run.plan:
             if case.id not in self._results:
-                self._keep(self.pipeline.cancelled(case))
+                error = self._pool.failure(case)
+                self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
         verdicts = [self._results[case.id] for case in self.run.plan]
-        allowed = self._allowed()
-        self.exit_status = 130 if interrupted else exit_status(verdicts, allowed)
-        self.run = self.writer.finish(datetime.now(UTC), self.exit_status)
-        if self.options.report:
-            pipeline.publish([self.settings.run_directory], Path(self.options.report))
+        self.exit_status = 130 if interrupted else exit_status(verdicts, self._allowed())
+        seconds = self._ledger.seconds(self._pool.busy_seconds)
+        self.run = self.writer.finish(datetime.now(UTC), self.exit_status, seconds)
+        record_durations(self._durations, self._ledger.durations)
 
     def _allowed(self) -> frozenset[OutcomeKind]:
         profile = self.pipeline.manifest.profiles.get(self.settings.profile or "")
@@ -276,10 +322,15 @@ class RunControl:
             if not quiet:
                 flags = f" [{', '.join(result.verdict.flags)}]" if result.verdict.flags else ""
                 lines.append(f"{result.verdict.status:<6} {case.id}{flags}: {result.verdict.sentence}")
+        lines += self._ledger.lines(self.run.seconds, self.settings.workers)
         if self.options.report:
             lines.append(f"report: {Path(self.options.report) / 'index.html'}")
         lines.append(f"run directory: {_relative(self.settings.run_directory)}  exit status: {self.exit_status}")
         return lines
+
+    def complaint(self) -> str | None:
+        """Why the run could not be finished; None when it was."""
+        return str(self._broken) if self._broken else None
 
     def close(self) -> None:
         """End what is still running."""
@@ -290,15 +341,25 @@ class RunControl:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
 
 
-def _interleaved(cases: tuple[Case, ...]) -> list[Case]:
-    """Cases in an order in which neighbours are of different models, so that workers do not wait for one
-    another's reference."""
-    turn: Counter[str] = Counter()
-    order = []
-    for position, case in enumerate(cases):
-        order.append((turn[case.model], position, case))
-        turn[case.model] += 1
-    return [case for _, _, case in sorted(order, key=lambda entry: entry[:2])]
+def _job(case: Case, known: Mapping[str, float]) -> Job[Case]:
+    """A case for the scheduler: cases of one model share its reference."""
+    estimate = matrix.estimate(case)
+    seconds = known.get(case.id) or estimate.seconds or UNKNOWN_SECONDS
+    return Job(case, seconds, estimate.memory_bytes, case.model)
+
+
+def _shortened(result: CaseResult) -> CaseResult:
+    """What the end of a run needs of a result: the rest lies in the store."""
+    outcome = result.outcome.model_copy(update={"detail": result.outcome.detail[-DETAIL:]})
+    verdict = result.verdict.model_copy(update={"findings": (), "tolerance": None})
+    return CaseResult(
+        case=result.case,
+        outcome=outcome,
+        verdict=verdict,
+        started=result.started,
+        finished=result.finished,
+        log=result.log,
+    )
 
 
 def _relative(path: Path) -> str:

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,6 +21,8 @@ from harness.records import Case, Checkpoint, Dtype, Observation, OutcomeKind, R
 
 TENSORS = "outputs.safetensors"
 ENTRY = "entry.json"
+MAKERS = ("subject.py", "workloads/*.py", "checkpoints/load.py", "checkpoints/fingerprint.py")
+"""Files of this package whose code decides what a stored observation holds."""
 
 
 class Entry(Record):
@@ -40,8 +43,20 @@ def provenance(case: Case, checkpoint: Checkpoint, role: Role, dtype: Dtype, sta
         "checkpoint": checkpoint.digest,
         "inputs": case.inputs.model_dump_json(),
         "shape": str(case.shape),
+        "code": code_digest(),
         **stack,
     }
+
+
+@lru_cache
+def code_digest() -> str:
+    """Hash of the harness' own code that makes a reference: another way of asking gives other answers."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for pattern in MAKERS:
+        for path in sorted(here.glob(pattern)):
+            digest.update(path.relative_to(here).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def key(facts: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import harness
 from harness.errors import CheckpointError
 from harness.records import (
     Case,
@@ -22,7 +23,7 @@ from harness.records import (
     Task,
     WheelSource,
 )
-from harness.references import ENTRY, TENSORS, ReferenceStore, key, provenance
+from harness.references import ENTRY, MAKERS, TENSORS, ReferenceStore, code_digest, key, provenance
 
 STACK = {"torch": "2.13.0", "transformers": "5.24.0", "threads": "1", "cpu": "x86_64+avx2"}
 DAY = 86_400
@@ -92,6 +93,11 @@ def test_everything_a_reference_depends_on_is_in_its_key(tmp_path: Path, other: 
     publish(store, facts())
     assert key(other) != key(facts())
     assert store.read(other) is None
+
+
+def test_the_code_that_makes_references_is_in_the_key() -> None:
+    assert facts()["code"] == code_digest()
+    assert all(list((Path(harness.__file__).parent).glob(pattern)) for pattern in MAKERS), "each pattern finds files"
 
 
 def test_the_target_is_not_in_the_key() -> None:

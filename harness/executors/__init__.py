@@ -1,5 +1,7 @@
-"""Who runs the isolated cases."""
+"""Who runs the isolated cases, and in which order."""
 
+from harness.executors.durations import read_durations, record_durations
 from harness.executors.local import LocalPool
+from harness.executors.schedule import Job, Schedule
 
-__all__ = ["LocalPool"]
+__all__ = ["Job", "LocalPool", "Schedule", "read_durations", "record_durations"]

@@ -1,5 +1,7 @@
 """One case, one process: timeout, crash, memory, hang -> an Outcome, never an exception."""
 
-from harness.isolate.supervise import Ended, Isolator, Limits
+from harness.isolate.child import NO_DISK
+from harness.isolate.health import RETRIED, DeviceHealth
+from harness.isolate.supervise import STALL_SECONDS, Ended, Isolator, Limits
 
-__all__ = ["Ended", "Isolator", "Limits"]
+__all__ = ["NO_DISK", "RETRIED", "STALL_SECONDS", "DeviceHealth", "Ended", "Isolator", "Limits"]

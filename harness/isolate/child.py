@@ -29,7 +29,8 @@ STACK_SIGNAL = signal.SIGUSR1
 """Asks the process to write all its stacks to its log."""
 
 _PR_SET_PDEATHSIG = 1
-_NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+NO_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Numbers of errors that mean a disk that takes nothing more: infrastructure, not the subject's failure."""
 
 
 class Marker:
@@ -121,7 +122,7 @@ def _kind(error: BaseException, text: str, stage: Stage | None) -> OutcomeKind:
     names = {base.__name__ for base in type(error).__mro__}
     if isinstance(error, CheckpointError):
         return OutcomeKind(error.kind)
-    if (isinstance(error, OSError) and error.errno in _NO_DISK) or "No space left on device" in text:
+    if (isinstance(error, OSError) and error.errno in NO_DISK) or "No space left on device" in text:
         return OutcomeKind.UNAVAILABLE
     if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate" in text:
         return OutcomeKind.HOST_OUT_OF_MEMORY

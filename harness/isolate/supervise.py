@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ STALL_SECONDS = 300.0
 IDLE_CPU = 0.02
 """Share of one core below which a process that also writes nothing makes no progress."""
 ANSWER_BYTES = 1 << 30
+INTERRUPTED = "the run was interrupted while it ran"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Isolator:
         """``clean`` takes secrets out of logs and outcomes."""
         self._server = Server()
         self._clean = clean
+        self._aborted = threading.Event()
 
     def run(
         self,
@@ -81,13 +84,15 @@ class Isolator:
         on_stage: Callable[[Stage], None] | None = None,
     ) -> Ended:
         """Run ``entry`` ("module:function") with a JSON request. Never raises for what the process does."""
+        if self._aborted.is_set():
+            return Ended(Outcome(kind=OutcomeKind.CANCELLED, message="the run was interrupted before it began"))
         log.parent.mkdir(parents=True, exist_ok=True)
         ours, theirs = self._server.pipe()
         lines = "\n".join(drill.model_dump_json() for drill in drills)
         started = time.monotonic()
         process = self._server.start_process(child.main, (theirs, entry, request, str(log), threads, lines))
         theirs.close()
-        watch = _Watch(process, ours, limits, log, on_stage)
+        watch = _Watch(process, ours, limits, log, on_stage, self._aborted)
         try:
             ended = watch.until_end()
         finally:
@@ -100,6 +105,10 @@ class Isolator:
             ended.outcome = self._without_secrets(ended.outcome)
             self._server.distrust()
         return ended
+
+    def abort(self) -> None:
+        """End every running process, as cancelled, and start no further one."""
+        self._aborted.set()
 
     def close(self) -> None:
         """End the fork server."""
@@ -120,8 +129,10 @@ class _Watch:
         limits: Limits,
         log: Path,
         on_stage: Callable[[Stage], None] | None,
+        aborted: threading.Event,
     ) -> None:
         self._process = process
+        self._aborted = aborted
         self._connection = connection
         self._limits = limits
         self._log = log
@@ -145,6 +156,8 @@ class _Watch:
                 continue
             if ready:
                 return self._died()
+            if self._aborted.is_set():
+                return self._ended(Outcome(kind=OutcomeKind.CANCELLED, stage=self._stage, message=INTERRUPTED))
             failed = self._look()
             if failed is not None:
                 return self._ended(failed)

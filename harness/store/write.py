@@ -84,11 +84,12 @@ class RunWriter:
                     f"{error.strerror}. Results before it are kept; free space and use --resume."
                 ) from error
 
-    def finish(self, finished: datetime, exit_status: int) -> Run:
-        """Write totals and tables; returns the finished run."""
+    def finish(self, finished: datetime, exit_status: int, seconds: dict[str, float] | None = None) -> Run:
+        """Write totals and tables; returns the finished run. ``seconds``: where its time went."""
         totals: Counter[Status] = Counter()
         write_tables(self.directory, self._results(totals))
-        run = self._run.model_copy(update={"finished": finished, "exit_status": exit_status, "totals": dict(totals)})
+        ended = {"finished": finished, "exit_status": exit_status, "totals": dict(totals), "seconds": seconds or {}}
+        run = self._run.model_copy(update=ended)
         self._write_run(run)
         self.close()
         return run
