@@ -208,7 +208,7 @@ def test_c02_nan_on_both_sides_is_never_a_silent_pass():
     assert "1 NaN in the reference and in the candidate" in passed.sentence
     all_nan = verdict(torch.full((3,), NAN), torch.full((3,), NAN), name="y")
     assert all_nan.status is Status.ERROR
-    assert all_nan.sentence == "nothing_compared: y has no element that is finite in the reference"
+    assert all_nan.sentence == "nothing_compared: y has no element that is finite on both sides"
 
 
 @pytest.mark.parametrize(

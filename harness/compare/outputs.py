@@ -12,7 +12,7 @@ from harness.compare.integers import compare_integers
 from harness.compare.logits import compare_logits
 from harness.compare.measure import Probe
 from harness.compare.pairs import PairResult, Side, compare_floats
-from harness.compare.vectors import Vectors, vector_errors
+from harness.compare.vectors import Vectors, one_vector, vector_errors
 from harness.compare.walk import Tree, walk
 from harness.errors import UsageError
 from harness.records import Comparison, OutputComparison
@@ -196,12 +196,20 @@ def _numbers(
     for role, side in result.sides.items():
         found |= {role: side.numbers, f"{role}_census": side.census}
     if facts.kind == "float":
-        vectors = vector_errors(reference, sides, mask)
+        vectors = _vectors(reference, sides, mask, result)
         found |= _vector_numbers(vectors, result, question.formats[CONTROL].noise)
         if facts.name in question.logits:
             logits = compare_logits(reference, sides, vectors, CONTROL)
             found |= {f"{role}_logits": numbers for role, numbers in logits.items()}
     return facts.model_copy(update=found)
+
+
+def _vectors(
+    reference: torch.Tensor, sides: Mapping[str, Side], mask: torch.Tensor | None, result: PairResult
+) -> Vectors:
+    if reference.dim() > 1:
+        return vector_errors(reference, sides, mask)
+    return one_vector(tuple(reference.shape), {role: side.numbers for role, side in result.sides.items()})
 
 
 def _vector_numbers(vectors: Vectors, result: PairResult, floor: float) -> dict[str, object]:

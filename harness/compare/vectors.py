@@ -10,6 +10,7 @@ import torch
 
 from harness.compare.census import unravel
 from harness.compare.pairs import Side
+from harness.records import PairNumbers
 
 ELEMENTS = 1 << 18
 """Elements to a block, in whole vectors: 2 MB for each float64 buffer."""
@@ -62,25 +63,49 @@ class Vectors:
 
 
 def vector_errors(reference: torch.Tensor, sides: Mapping[str, Side], mask: torch.Tensor | None) -> Vectors:
-    """Return the errors of all vectors that the mask (bool, the leading dimensions or fewer) keeps."""
+    """Return the errors of all vectors of an output of two or more dimensions that the mask keeps.
+
+    The mask is bool and has the leading dimensions or fewer; an elementwise one keeps a vector whole.
+    """
     leading = tuple(reference.shape[:-1])
-    width = reference.shape[-1] if reference.dim() else 1
+    width = reference.shape[-1]
     count = math.prod(leading)
     rows = torch.arange(count) if mask is None else _kept(mask, leading, count)
-    flat = reference.reshape(count, width)
-    step = max(1, ELEMENTS // width)
-    found: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {name: [] for name in sides}
-    for start in range(0, len(rows), step):
-        chosen = rows[start : start + step]
-        wanted = flat[chosen].to(torch.float64)
-        for name, side in sides.items():
-            found[name].append(_squares(wanted, side.tensor.reshape(count, width)[chosen].to(torch.float64)))
-    return Vectors(
-        rows=rows,
-        leading=leading,
-        width=width,
-        sides={name: _joined(parts) for name, parts in found.items()},
-    )
+    squares = {name: _blank(len(rows)) for name in sides}
+    flat = {name: side.tensor.reshape(count, width) for name, side in sides.items()}
+    wanted = reference.reshape(count, width)
+    columns = min(width, ELEMENTS)
+    step = max(1, ELEMENTS // columns)
+    for first in range(0, len(rows), step):
+        block = slice(first, first + step)
+        chosen = _consecutive(rows[block])
+        for column in range(0, width, columns):
+            part = slice(column, column + columns)
+            truth = wanted[chosen, part].to(torch.float64)
+            for name, tensor in flat.items():
+                _add(squares[name], block, truth, tensor[chosen, part])
+    return Vectors(rows=rows, leading=leading, width=width, sides=squares)
+
+
+def one_vector(shape: tuple[int, ...], sides: Mapping[str, PairNumbers]) -> Vectors:
+    """Return the errors of an output of at most one dimension, which its pair numbers tell already."""
+    squares = {}
+    for name, pair in sides.items():
+        error = pair.finite_pairs * (pair.rms or 0.0) ** 2
+        truth = error / pair.relative_l2**2 if pair.relative_l2 else float(pair.relative_l2 is not None)
+        parts = (torch.tensor([part], dtype=torch.float64) for part in (error, truth))
+        squares[name] = VectorSquares(*parts)
+    return Vectors(rows=torch.zeros(1, dtype=torch.int64), leading=(), width=math.prod(shape), sides=squares)
+
+
+def _blank(count: int) -> VectorSquares:
+    return VectorSquares(*(torch.zeros(count, dtype=torch.float64) for _ in range(2)))
+
+
+def _consecutive(rows: torch.Tensor) -> slice | torch.Tensor:
+    """Return a slice, which copies nothing, where the rows are neighbours."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _kept(mask: torch.Tensor, leading: tuple[int, ...], count: int) -> torch.Tensor:
@@ -90,17 +115,12 @@ def _kept(mask: torch.Tensor, leading: tuple[int, ...], count: int) -> torch.Ten
     return mask.reshape(-1).repeat_interleave(count // max(mask.numel(), 1)).nonzero().reshape(-1)
 
 
-def _squares(wanted: torch.Tensor, found: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    error = found - wanted
-    both = torch.isfinite(error) & torch.isfinite(wanted)
-    if not both.all():
-        error, wanted = (torch.where(both, values, 0.0) for values in (error, wanted))
-    return error.square().sum(-1), wanted.square().sum(-1)
-
-
-def _joined(parts: list[tuple[torch.Tensor, torch.Tensor]]) -> VectorSquares:
-    empty = torch.zeros(0, dtype=torch.float64)
-    return VectorSquares(
-        error=torch.cat([empty, *(error for error, _ in parts)]),
-        reference=torch.cat([empty, *(reference for _, reference in parts)]),
-    )
+def _add(squares: VectorSquares, block: slice, truth: torch.Tensor, found: torch.Tensor) -> None:
+    """Add the squares of a part of some vectors, over the elements that are finite on both sides."""
+    error = found.to(torch.float64) - truth
+    error_sum, truth_sum = ((values * values).sum(-1) for values in (error, truth))
+    if not (error_sum.isfinite().all() and truth_sum.isfinite().all()):
+        both = torch.isfinite(error) & torch.isfinite(truth)
+        error_sum, truth_sum = (torch.where(both, values, 0.0).square().sum(-1) for values in (error, truth))
+    squares.error[block] += error_sum
+    squares.reference[block] += truth_sum

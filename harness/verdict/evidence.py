@@ -57,7 +57,7 @@ def _compared(comparison: Comparison | None) -> str | None:
     for output in comparison.outputs:
         pair = output.candidate
         if pair and not pair.finite_pairs and not pair.nonfinite_mismatches:
-            return f"nothing_compared: {output.name} has no element that is finite in the reference"
+            return f"nothing_compared: {output.name} has no element that is finite on both sides"
     if not comparison.elements:
         rest = f"; not compared: {', '.join(comparison.not_compared)}" if comparison.not_compared else ""
         return f"nothing_compared: no element of any output could be compared{rest}"
