@@ -124,9 +124,9 @@ def test_missing_revision(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "models.yaml:1: the file is empty; begin with 'version: 1' and 'models:'"),
-        (b"# only a comment\n", "models.yaml:1: the file is empty; begin with 'version: 1' and 'models:'"),
-        (b"---\n...\n", "models.yaml:1: the file is empty; begin with 'version: 1' and 'models:'"),
+        (b"", "models.yaml:1: the file is empty; begin with 'version: 1'"),
+        (b"# only a comment\n", "models.yaml:1: the file is empty; begin with 'version: 1'"),
+        (b"---\n...\n", "models.yaml:1: the file is empty; begin with 'version: 1'"),
         (b"just words", "models.yaml:1: the file holds no mapping; begin with 'version: 1'"),
         (b"- a\n- b\n", "models.yaml:1: the file holds no mapping; begin with 'version: 1'"),
         (b"a: 1\n---\nb: 2\n", "models.yaml:2: a second document begins here; keep one"),
@@ -173,7 +173,7 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_beyond_the_limit(tmp_path: Path) -> None:
-    assert problems(tmp_path, b"#" * (9 << 20)) == ["models.yaml:1: the file is larger than 8 MiB; split the matrix"]
+    assert problems(tmp_path, b"#" * (9 << 20)) == ["models.yaml:1: the file is larger than 8 MiB; split it"]
 
 
 def test_all_problems_at_once_in_order_of_lines(tmp_path: Path) -> None:
@@ -360,6 +360,27 @@ def test_schema_describes_fields() -> None:
         if "description" not in node
     ]
     assert undescribed == []
+
+
+def test_policies_are_read_alike(tmp_path: Path) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text("version: 1\nrequire:\n  - cases: '*'\n")
+    assert [entry.cases for entry in manifest.load_policy(path).require] == ["*"]
+    path.write_text(
+        "version: 1\nrequire: []\nwaivers:\n  - {cases: a, owner: me, reason: it is late, expires: 2026-02-30}\n"
+        "  - {cases: b, onwer: me, reason: it is late, expires: 2026-02-03}\nmode: gate\n"
+    )
+    with pytest.raises(ManifestError) as caught:
+        manifest.load_policy(path)
+    assert caught.value.problems == [
+        "release.yaml:2: require is empty; give at least one entry",
+        "release.yaml:4: waivers.0.expires is '2026-02-30': it should be a date in the format YYYY-MM-DD, day value "
+        "is outside expected range. From this day on it waives nothing.",
+        "release.yaml:5: unknown key 'onwer' in waivers.1; did you mean 'owner'? Known: cases, owner, reason, issue, "
+        "expires",
+        "release.yaml:5: waivers.1 lacks 'owner'. Who answers for it: a person or a team that can be asked.",
+        "release.yaml:6: mode is 'gate', not one of gating, validate; did you mean 'gating'?",
+    ]
 
 
 def test_the_reference_page_names_every_key() -> None:

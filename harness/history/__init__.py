@@ -1,6 +1,25 @@
 """Runs over time: what changed, whose change it was, what is accepted, what may be released."""
 
+from harness.history import baseline
+from harness.history.attribution import Suspect, explain, explain_change
+from harness.history.baseline import Baseline
 from harness.history.changes import changes, diff
+from harness.history.gate import GateResult, gate
 from harness.history.views import RunView, Sample, lane, sample, view
 
-__all__ = ["RunView", "Sample", "changes", "diff", "lane", "sample", "view"]
+__all__ = [
+    "Baseline",
+    "GateResult",
+    "RunView",
+    "Sample",
+    "Suspect",
+    "baseline",
+    "changes",
+    "diff",
+    "explain",
+    "explain_change",
+    "gate",
+    "lane",
+    "sample",
+    "view",
+]

@@ -104,18 +104,18 @@ def _judged(past: Past, last: int, relaxed: bool) -> Iterator[Change]:
     elif not is_good:
         yield from _still_failing(past, last)
     elif then.status is Status.XPASS and now.status is Status.XFAIL:
-        line = f"passed though known to fail, and fails again: {_failure(now)}"
+        line = f"passed though known to fail, and fails again: {failure(now)}"
         yield past.change(last, ChangeKind.FLAKY, "worse", line)
     elif then.status is Status.PASS and now.status is Status.XFAIL:
-        yield past.change(last, ChangeKind.REGRESSED, "worse", f"passed, and now fails: {_failure(now)}")
+        yield past.change(last, ChangeKind.REGRESSED, "worse", f"passed, and now fails: {failure(now)}")
     elif then.status is Status.XFAIL and now.status is Status.PASS:
-        yield past.change(last, ChangeKind.FIXED, "better", f"passes; it was known to fail: {_failure(then)}")
+        yield past.change(last, ChangeKind.FIXED, "better", f"passes; it was known to fail: {failure(then)}")
 
 
 def _fell(past: Past, last: int) -> Change:
     now = past.samples[-1]
     if flaky(past):
-        line = f"fails again ({_failure(now)}), as it does now and then while nothing recorded differs"
+        line = f"fails again ({failure(now)}), as it does now and then while nothing recorded differs"
         return past.change(last, ChangeKind.FLAKY, "worse", line)
     then = past.samples[last]
     tighter = _tighter(then, now)
@@ -123,11 +123,11 @@ def _fell(past: Past, last: int) -> Change:
         line = f"fails under a tighter limit ({tighter}); raw error {_number(then.error)} -> {_number(now.error)}"
         return past.change(last, ChangeKind.TIGHTENED, "neutral", line)
     if then.status is Status.XFAIL and then.kind is now.kind:
-        line = f"fails as before ({_failure(now)}) and is no longer expected to"
+        line = f"fails as before ({failure(now)}) and is no longer expected to"
     elif then.status is Status.XFAIL:
-        line = f"was known to fail with {then.expected or then.kind}, and fails with {_failure(now)}"
+        line = f"was known to fail with {then.expected or then.kind}, and fails with {failure(now)}"
     else:
-        line = f"passed, and now fails: {_failure(now)}"
+        line = f"passed, and now fails: {failure(now)}"
         if same_ground(past, last, len(past.samples) - 1):
             line += "; nothing recorded differs, so run it again: it is flaky, or something unrecorded changed"
     return past.change(last, ChangeKind.REGRESSED, "worse", line)
@@ -140,10 +140,10 @@ def _rose(past: Past, last: int, relaxed: bool) -> Iterator[Change]:
     if relaxed and not (then.error and now.error and SAME_ERROR * now.error < then.error):
         return  # the limit moved, not the device
     if excursion(past, last) or flaky(past):
-        line = f"passes again after {_failure(then)}, while nothing recorded differs"
+        line = f"passes again after {failure(then)}, while nothing recorded differs"
         yield past.change(last, ChangeKind.FLAKY, "worse", line)
     else:
-        yield past.change(last, ChangeKind.FIXED, "better", f"passes; it failed with {_failure(then)}")
+        yield past.change(last, ChangeKind.FIXED, "better", f"passes; it failed with {failure(then)}")
 
 
 def _still_failing(past: Past, last: int) -> Iterator[Change]:
@@ -151,17 +151,17 @@ def _still_failing(past: Past, last: int) -> Iterator[Change]:
     if then.kind is not now.kind:
         reached, before = STAGES.get(now.stage, 0), STAGES.get(then.stage, 0)  # type: ignore[arg-type]
         if reached > before:
-            line = f"still fails, and gets further: {_failure(then)} before, {_failure(now)} now"
+            line = f"still fails, and gets further: {failure(then)} before, {failure(now)} now"
             yield past.change(last, ChangeKind.DRIFTED, "better", line)
         else:
-            line = f"fails in another way: {_failure(then)} before, {_failure(now)} now"
+            line = f"fails in another way: {failure(then)} before, {failure(now)} now"
             yield past.change(last, ChangeKind.REGRESSED, "worse", line)
     elif settled(past):
-        line = f"was flaky and fails in each run now: {_failure(now)}"
+        line = f"was flaky and fails in each run now: {failure(now)}"
         yield past.change(last, ChangeKind.REGRESSED, "worse", line)
 
 
-def _failure(sample: Sample) -> str:
+def failure(sample: Sample) -> str:
     """Return the kind of failure in the manifest's words."""
     return "outside_rule" if sample.kind is OutcomeKind.COMPLETED else str(sample.kind)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from harness.records import (
@@ -45,6 +45,8 @@ class Sample:
     """Digest of the weights."""
     retried: tuple[OutcomeKind, ...] = ()
     """Outcomes of the attempts when they differ: the case is flaky within the run."""
+    flags: tuple[str, ...] = ()
+    """The verdict's flags, ``drilled`` among them."""
     sentence: str = ""
     expected: str = ""
     """The expectation's outcome; empty without one."""
@@ -64,7 +66,8 @@ class RunView:
     finished: bool = True
     profile: str | None = None
     selection: str = ""
-    lane: str = field(default="")
+    lane: str = ""
+    """Host architecture and kind of device."""
 
     @property
     def missing(self) -> list[str]:
@@ -117,6 +120,7 @@ def sample(result: CaseResult) -> Sample:
         inputs=hashlib.sha256(asked.encode()).hexdigest()[:16],
         checkpoint=result.checkpoint.digest if result.checkpoint else "",
         retried=kinds if len(set(kinds)) > 1 else (),
+        flags=verdict.flags,
         sentence=verdict.sentence,
         expected=str(expectation.outcome) if expectation else "",
         expectation_at=(case.expectation_at or "") if expectation else "",

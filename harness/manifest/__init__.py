@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from harness.errors import ManifestError
 from harness.manifest.explain import explain
 from harness.manifest.lint import Remark, lint
-from harness.manifest.tree import read_tree
-from harness.records import Manifest
+from harness.manifest.tree import Tree, read_tree
+from harness.records import Manifest, Policy, Record
 
-__all__ = ["Remark", "json_schema", "lint", "load"]
+__all__ = ["Remark", "json_schema", "lint", "load", "load_policy"]
+
+Document = TypeVar("Document", bound=Record)
 
 
 def load(path: Path) -> Manifest:
     """Return the manifest in a file. Raises ManifestError with all problems, each with file and line."""
-    tree = read_tree(path)
-    problems = list(tree.problems)
-    manifest = None
-    try:
-        # Strict JSON takes lists for tuples and words for enumerations, and no "1" for 1.
-        manifest = Manifest.model_validate_json(json.dumps(tree.data), strict=True)
-    except ValidationError as error:
-        problems += explain(error, tree, json_schema())
+    manifest, tree, problems = _read(path, Manifest, json_schema)
     if manifest is not None:
         manifest = manifest.located(tree.file, tree.lines)
         problems += _gaps(manifest)
     if problems or manifest is None:
         raise ManifestError(sorted(set(problems), key=_by_line))
     return manifest
+
+
+def load_policy(path: Path) -> Policy:
+    """Return the release policy in a file. Raises ManifestError as `load` does."""
+    policy, _, problems = _read(path, Policy, Policy.model_json_schema)
+    if problems or policy is None:
+        raise ManifestError(sorted(set(problems), key=_by_line))
+    return policy
+
+
+def _read(
+    path: Path, record: type[Document], schema: Callable[[], dict[str, Any]]
+) -> tuple[Document | None, Tree, list[str]]:
+    tree = read_tree(path)
+    try:
+        # Strict JSON takes lists for tuples and words for enumerations, and no "1" for 1.
+        document: Document = record.model_validate_json(json.dumps(tree.data), strict=True)
+    except ValidationError as error:
+        return None, tree, [*tree.problems, *explain(error, tree, schema())]
+    return document, tree, list(tree.problems)
 
 
 def json_schema() -> dict[str, Any]:

@@ -76,6 +76,8 @@ def records(schema: dict[str, Any]) -> dict[str, list[str]]:
         "Timeouts": "timeouts",
         "Expectation": "an entry of expect",
         "Profile": "a profile",
-        "Manifest": "the top level",
+        "Requirement": "an entry of require",
+        "Waiver": "an entry of waivers",
     }
-    return {place: list(schema["$defs"].get(name, schema).get("properties", {})) for name, place in places.items()}
+    found = {place: schema["$defs"].get(name, {}) for name, place in places.items()}
+    return {place: list(record.get("properties", {})) for place, record in {**found, "the top level": schema}.items()}

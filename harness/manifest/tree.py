@@ -105,7 +105,7 @@ def read_tree(path: Path) -> Tree:
         raise ManifestError([f"{file}:1: not YAML: {what}"]) from None
     tree = Tree(file, problems=nodes.problems)
     if root is None or (root.kind == "scalar" and root.value is None):
-        raise ManifestError([f"{file}:1: the file is empty; begin with 'version: 1' and 'models:'"])
+        raise ManifestError([f"{file}:1: the file is empty; begin with 'version: 1'"])
     if root.kind != "mapping":
         raise ManifestError([f"{file}:{root.line}: the file holds no mapping; begin with 'version: 1'"])
     tree.data = _Expander(tree, nodes.anchors).expand(root, ())
@@ -124,7 +124,7 @@ def _read_text(path: Path, file: str) -> str:
         why = getattr(error, "strerror", None) or error
         raise ManifestError([f"{file}:1: {str(path)!r} cannot be read: {why}"]) from None
     if len(data) > MAX_BYTES:
-        raise ManifestError([f"{file}:1: the file is larger than {MAX_BYTES >> 20} MiB; split the matrix"])
+        raise ManifestError([f"{file}:1: the file is larger than {MAX_BYTES >> 20} MiB; split it"])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -51,6 +51,7 @@ from harness.records.plan import (
     Timeouts,
     Tolerance,
 )
+from harness.records.policy import Policy, Requirement, Waiver
 from harness.records.run import (
     RUN_SCHEMA,
     Attempt,
@@ -121,11 +122,13 @@ __all__ = [
     "OutputComparison",
     "Package",
     "PairNumbers",
+    "Policy",
     "Profile",
     "Record",
     "ReferenceDone",
     "ReferencePart",
     "ReferenceWork",
+    "Requirement",
     "Role",
     "Run",
     "Selector",
@@ -138,6 +141,7 @@ __all__ = [
     "Timeouts",
     "Tolerance",
     "Verdict",
+    "Waiver",
     "WheelSource",
     "source_kind",
 ]
