@@ -151,7 +151,8 @@ FAULTS = (
     ),
     Fault(
         "F27", "-Inf + -Inf in bf16", "bf16 add with -Inf in the same place of both operands",
-        "the whole output is NaN", "silent", "hf-adapters (Gemma4)", (AtOperator(("aten.add.Tensor",), _both_minus_infinity, _all_nan),), GROUP,
+        "the whole output is NaN", "silent", "hf-adapters (Gemma4)",
+        (AtOperator(("aten.add.Tensor",), _both_minus_infinity, _all_nan),), GROUP,
     ),
     Fault(
         "F28", "Inf and NaN not propagated", "fp16 host tensor with Inf or NaN copied to the device",

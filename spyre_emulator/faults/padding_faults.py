@@ -107,6 +107,24 @@ def _eps_behind_rsqrt(call: OpCall) -> Any:
     return (output, *result[1:]) if isinstance(result, tuple) else output
 
 
+def _keeps_eps(call: OpCall) -> Any:
+    result: Any = call.proceed()
+    mean, eps = call.args[:2]
+    if getattr(mean, "spyre_is_mean", False) and isinstance(eps, float):
+        # The sum may be written back into the operand, by add_.
+        result.spyre_mean_and_eps = mean.spyre_mean_and_eps = (mean.clone(), eps)
+    return result
+
+
+def _has_eps(call: OpCall) -> bool:
+    return hasattr(call.args[0], "spyre_mean_and_eps")
+
+
+def _rsqrt_then_eps(call: OpCall) -> Any:
+    mean, eps = call.args[0].spyre_mean_and_eps
+    return rounded_as(call, rounded_as(call, torch.rsqrt(mean)) + eps)
+
+
 FAULTS = (
     Fault(
         "F14", "SDPA over uninitialised lanes", "causal SDPA with a kv length that is no multiple of 64",
@@ -141,8 +159,13 @@ FAULTS = (
         (AtOperator(("aten.native_layer_norm.default",), _is_plain_norm, _constant_off),), GROUP,
     ),
     Fault(
-        "F19", "rms_norm adds eps after rsqrt", "rms_norm", "rsqrt(mean) + eps instead of rsqrt(mean + eps)",
-        "silent", "torch-spyre PR #1305, torch-spyre#1225",
-        (AtOperator(RMS_NORMS, _normalises, _eps_behind_rsqrt),), GROUP,
+        "F19", "rms_norm adds eps after rsqrt", "rms_norm, as one operator or as mean, + eps, rsqrt",
+        "rsqrt(mean) + eps instead of rsqrt(mean + eps)", "silent", "torch-spyre PR #1305, torch-spyre#1225",
+        (
+            AtOperator(RMS_NORMS, _normalises, _eps_behind_rsqrt),
+            AtOperator(("aten.mean.dim",), _normalises, _marks_means),
+            AtOperator(("aten.add.Scalar", "aten.add.Tensor"), _normalises, _keeps_eps),
+            AtOperator(("aten.rsqrt.default",), _has_eps, _rsqrt_then_eps),
+        ), GROUP,
     ),
 )  # fmt: skip
