@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.localize.boundaries import is_leaf, watched
 from harness.localize.companion import Boundary, Companion
 from harness.localize.control import borrowed, skeleton
 from harness.localize.geometry import clamped, like
+from harness.localize.numbers import numbers
 from harness.records import ModuleError, ModuleEvidence, OutputComparison
 
 Tensor = torch.Tensor
@@ -52,6 +54,15 @@ class Taken:
     evidence: ModuleEvidence
     worst: tuple[OutputComparison, ...]
     """Full comparisons of the worst stretches, named ``module:<name>``."""
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """A mode that is on while one call of a module runs ops of its own, and off inside its children."""
+
+    module: str
+    call: int
+    mode: TorchDispatchMode
 
 
 class OutOfStep(Exception):  # noqa: N818 - turned into a note
@@ -103,6 +114,7 @@ def modules(
     *,
     floor: float,
     seconds: float | None = None,
+    inspect: Inspect | None = None,
 ) -> Taken:
     """Return the own error of every module, and of the ops between modules, in order of execution.
 
@@ -112,9 +124,9 @@ def modules(
     control borrows the reference's weights one module at a time.
 
     ``floor`` is the relative error that the control's format costs at least. After ``seconds`` the rest is
-    left out, with a note.
+    left out, with a note. With ``inspect`` the walk ends when that module has been left.
     """
-    walk = _Walk(compare, floor, None if seconds is None else time.monotonic() + seconds)
+    walk = _Walk(compare, floor, None if seconds is None else time.monotonic() + seconds, inspect)
     began = time.monotonic()
     shadow = skeleton(reference, candidate)
     oracle = Companion(lambda pause: _forward(reference, forward, pause, None))
@@ -126,6 +138,7 @@ def modules(
     except OutOfStep as stop:
         skipped = str(stop)
     finally:
+        walk.end()
         control.close()
         oracle.close()
     evidence = ModuleEvidence(
@@ -146,7 +159,7 @@ def _forward(model: nn.Module, forward: Forward, pause: Any, compute: Any) -> No
 class _Walk:
     """The state of three forwards in step."""
 
-    def __init__(self, compare: Compare, floor: float, deadline: float | None) -> None:
+    def __init__(self, compare: Compare, floor: float, deadline: float | None, inspect: Inspect | None) -> None:
         self.errors: list[ModuleError] = []
         self.calls: Counter[str] = Counter()
         self._compare = compare
@@ -154,6 +167,8 @@ class _Walk:
         self._worst: list[tuple[float, int, OutputComparison]] = []
         self._odd: list[OutputComparison] = []
         self._deadline = deadline
+        self._inspect = inspect
+        self._inspecting = False
         self._open: list[tuple[str, int]] = []
         self._sides = (_Side(), _Side())
 
@@ -162,6 +177,7 @@ class _Walk:
         childless = {path for path, module in candidate.named_modules() if is_leaf(module)}
 
         def pause(own: Boundary) -> list[Any]:
+            self._inspection(on=False)
             if self._deadline is not None and time.monotonic() > self._deadline:
                 raise OutOfStep(f"the time ran out at {own.path or 'the model'}: the rest was not taken apart")
             reference, other = oracle.next(), control.next()
@@ -179,9 +195,28 @@ class _Walk:
                     mine.append(item[1])
                     theirs.append(item[2])
             control.answer(theirs)
+            self._inspection(on=True)
             return mine
 
         return pause
+
+    def _inspection(self, *, on: bool) -> None:
+        """Switch the mode on where the wanted module goes on with its own ops; end the walk where it has been left."""
+        if self._inspect is None:
+            return
+        if self._inspecting and not on:
+            self._inspect.mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._inspecting = False
+        wanted = (self._inspect.module, self._inspect.call)
+        if on and self._open and self._open[-1] == wanted:
+            self._inspect.mode.__enter__()  # type: ignore[no-untyped-call]
+            self._inspecting = True
+        elif on and self.calls[wanted[0]] > wanted[1] and wanted not in self._open:
+            raise OutOfStep(f"{wanted[0] or 'the model'} was inspected")
+
+    def end(self) -> None:
+        """Switch the mode off, whichever way the walk ended."""
+        self._inspection(on=False)
 
     def _enter_or_leave(self, boundary: Boundary, childless: set[str]) -> tuple[str, str, str, int] | None:
         """Name, module, part and call of the stretch that ends at this boundary; None for what comes from outside."""
@@ -239,37 +274,6 @@ class _Walk:
     def worst(self) -> tuple[OutputComparison, ...]:
         """The full comparisons that were kept, the worst first."""
         return (*self._odd, *(full for _, _, full in sorted(self._worst, key=lambda kept: -kept[0])))
-
-
-def numbers(reference: Tensor, candidate: Tensor, control: Tensor) -> dict[str, Any]:
-    """The compact numbers of `ModuleError`; four digits are kept."""
-    if candidate.shape != reference.shape:
-        return {"mismatch": f"shape {tuple(candidate.shape)} against the reference's {tuple(reference.shape)}"}
-    if candidate.is_floating_point() != reference.is_floating_point():
-        return {"mismatch": f"dtype {candidate.dtype} against the reference's {reference.dtype}"}
-    comparable = control.shape == reference.shape
-    if not reference.is_floating_point():
-        lost = int((candidate != reference).sum()) - (int((control != reference).sum()) if comparable else 0)
-        return {"unequal": max(0, lost), "dtype": str(reference.dtype).removeprefix("torch.")}
-    mine, odd = _relative(reference, candidate)
-    theirs, expected = _relative(reference, control) if comparable else (None, 0)
-    return {"relative_l2": mine, "control": theirs, "nonfinite": max(0, odd - expected)}
-
-
-def _relative(reference: Tensor, side: Tensor) -> tuple[float | None, int]:
-    """Relative L2 error over the elements that are finite on both sides, and how many are so on one side only."""
-    reference, side = reference.float(), side.float()
-    difference = side - reference
-    size = float(torch.linalg.vector_norm(difference))
-    total, odd = float(torch.linalg.vector_norm(reference)), 0
-    if not (math.isfinite(size) and math.isfinite(total)):
-        there, here = reference.isfinite(), side.isfinite()
-        both = there & here
-        same = both | (reference == side) | (reference.isnan() & side.isnan())
-        odd = int((~same).sum())
-        size = float(torch.linalg.vector_norm(difference[both]))
-        total = float(torch.linalg.vector_norm(reference[both]))
-    return (float(f"{size / total:.4g}") if total else None if size == 0 else math.inf), odd
 
 
 def _same_place(own: Boundary, *others: Boundary | None) -> None:

@@ -1,0 +1,168 @@
+"""From a failing case to the first wrong module, and from there to the first wrong op."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from harness.localize.fusion import Compile, Fusion, find_fusion
+from harness.localize.modules import Compare, Forward, Inspect, modules, wrong
+from harness.localize.numbers import relative
+from harness.localize.ops import Execution, Inspection, cause_of, described, repeat
+from harness.records import Cause, Localization, ModuleError, ModuleEvidence, OpError, OpState
+
+LIMIT = 8.0
+"""Ratio of a stretch's own error to the control's above which it is out of proportion. Honest DLFloat16 devices
+reach 5.3 at the worst of the 1,800 stretches of four models; a single decode step spreads most."""
+
+StateOf = Callable[[Callable[[], object]], OpState | None]
+"""How the device treats the op that a call runs."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the search needs to know of the device."""
+
+    place: torch.device
+    compile: Compile | None
+    """For compiled cases."""
+    state_of: StateOf
+
+
+@dataclass(frozen=True)
+class Search:
+    """A localisation, and what a reproducer is made of."""
+
+    localization: Localization
+    execution: Execution | None = None
+    fusion: Fusion | None = None
+
+
+def first_wrong(
+    case: str,
+    reference: nn.Module,
+    candidate: nn.Module,
+    forward: Forward,
+    compare: Compare,
+    device: Device,
+    *,
+    floor: float,
+    limit: float = LIMIT,
+    seconds: float = 600.0,
+    evidence: ModuleEvidence | None = None,
+) -> Search:
+    """Return the first stretch whose own error is out of proportion and the first wrong op inside it.
+
+    ``evidence`` of an earlier walk spares this one its first half. A compiled case whose modules are all
+    right op by op is searched for the part of its graph that is wrong when compiled.
+    """
+    began = time.monotonic()
+    if evidence is None or not evidence.errors:
+        evidence = modules(reference, candidate, forward, compare, floor=floor, seconds=seconds / 2).evidence
+    bad = list(wrong(evidence, floor, limit))
+
+    def answer(sentence: str, **found: object) -> Localization:
+        base = Localization(case=case, sentence=sentence, modules_wrong=len(bad), limit=limit)
+        spent = time.monotonic() - began
+        return base.model_copy(update={"evidence": evidence, "seconds": spent, "module": first, **found})
+
+    first = bad[0] if bad else None
+    if first is not None:
+        parameter = _wrong_parameter(reference, candidate, first.module, floor * limit)
+        if first.part == "module" and parameter is not None:
+            text = f"{_where(first, floor)}; its parameter {parameter} is not the checkpoint's on the device"
+            return Search(answer(text, cause=Cause.WEIGHTS, parameter=parameter))
+        inspection = Inspection(device.place, floor, limit)
+        at = Inspect(first.module, first.call, inspection)
+        modules(reference, candidate, forward, compare, floor=floor, inspect=at)
+        if inspection.first is None:
+            text = f"{_where(first, floor)}; each of the {inspection.checked} ops that the CPU can check is right alone"
+            return Search(answer(text, cause=Cause.UNKNOWN))
+        op, cause = _examine(inspection.first, device, floor, limit)
+        text = f"{_where(first, floor)}; {_what(op, cause)}"
+        return Search(answer(text, op=op, cause=cause), inspection.first[0])
+    left = seconds - (time.monotonic() - began)
+    fusion = None
+    if device.compile is not None and left > 0:
+        fusion = find_fusion(candidate, forward, device.compile, floor=floor, seconds=left)
+    if fusion is None:
+        return Search(answer(_none(evidence, floor, limit)))
+    op = described(fusion.execution, (fusion.error, None))
+    first = ModuleError(name=fusion.module, module=fusion.module, part="between", call=fusion.graph)
+    first = first.model_copy(update={"relative_l2": fusion.error})
+    text = (
+        f"{fusion.module or 'the model'} is right op by op and wrong compiled: from {_op(op)} on, compiled values "
+        f"differ from the op-by-op ones by {fusion.error:.3g}"
+    )
+    return Search(answer(text, op=op, cause=Cause.FUSION, module=first), fusion.execution, fusion)
+
+
+def _examine(
+    first: tuple[Execution, tuple[float | None, float | None]], device: Device, floor: float, limit: float
+) -> tuple[OpError, Cause]:
+    """The record of a wrong op and the cause, found by repeating it alone."""
+    execution, measured = first
+    op = described(execution, measured)
+    cause = cause_of(execution, device.place, floor, limit)
+    state = device.state_of(lambda: repeat(execution, device.place))
+    if cause is Cause.OP and state is OpState.CPU_FALLBACK:
+        cause = Cause.FALLBACK
+    return op.model_copy(update={"state": state}), cause
+
+
+def _wrong_parameter(reference: nn.Module, candidate: nn.Module, path: str, limit: float) -> str | None:
+    """The first parameter or buffer of a module that is not the reference's, beyond rounding."""
+    mine, theirs = candidate.get_submodule(path), reference.get_submodule(path)
+    expected = {**dict(theirs.named_parameters(recurse=False)), **dict(theirs.named_buffers(recurse=False))}
+    found = {**dict(mine.named_parameters(recurse=False)), **dict(mine.named_buffers(recurse=False))}
+    for name, value in expected.items():
+        if name not in found or found[name].shape != value.shape:
+            return name
+        error, odd = relative(value.detach(), found[name].detach().cpu())
+        if odd or (error or 0.0) > limit:
+            return name
+    return None
+
+
+def _where(error: ModuleError, floor: float) -> str:
+    """The first stretch in words."""
+    call = f", call {error.call}" if error.call else ""
+    if error.mismatch:
+        return f"{error.name}{call} differs in structure: {error.mismatch}"
+    if error.nonfinite:
+        return f"{error.name}{call} differs in {error.nonfinite} non-finite values"
+    if error.unequal is not None:
+        return f"{error.name}{call} differs in {error.unequal} of its integers"
+    ratio = error.ratio(floor)
+    times = f", {ratio:.3g} times the control's" if ratio is not None else ""
+    return f"{error.name}{call} adds a relative error of {error.relative_l2:.3g} by itself{times}"
+
+
+def _what(op: OpError, cause: Cause) -> str:
+    """The wrong op in words."""
+    why = {
+        Cause.OP: "wrong for these operands in any layout",
+        Cause.LAYOUT: "wrong for these strides and offsets, right for contiguous operands",
+        Cause.DTYPE: "wrong in this dtype, right in float32",
+        Cause.FALLBACK: "wrong where the device hands it to the CPU",
+    }[cause]
+    return f"{_op(op)} is {why}"
+
+
+def _op(op: OpError) -> str:
+    operands = ", ".join(f"{o.dtype}{list(o.shape)}" for o in op.operands)
+    return f"{op.op}({operands})"
+
+
+def _none(evidence: ModuleEvidence, floor: float, limit: float) -> str:
+    """What can be said when no stretch is out of proportion."""
+    known = [(error.ratio(floor) or 0.0, error.name) for error in evidence.errors]
+    if not known:
+        return f"no module could be compared: {evidence.skipped or 'the model ran none'}"
+    ratio, name = max(known)
+    rest = f"; {evidence.skipped}" if evidence.skipped else ""
+    return f"no module is out of proportion by itself (worst: {name} with {ratio:.3g}, limit {limit:g}){rest}"
