@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +30,9 @@ DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.ENOLCK}
 )
 
-_held: dict[Path, int] = {}
-"""Use locks of this process, kept until it ends or `release` is called."""
+_held: dict[str, int] = {}
+"""Folders that this process uses and their locks, kept until it ends or `release` is called."""
+_holding = threading.Lock()
 
 
 class Kept(Record):
@@ -206,10 +208,9 @@ class Cache:
 
     def hold(self, folder: Path) -> None:
         """Keep FOLDER from being evicted until this process ends or releases it."""
-        lock = self.use_lock(folder)
-        if lock not in _held:
-            with contextlib.suppress(PermissionError):  # what may not be written is not evicted
-                _held[lock] = locks.share(lock)
+        with _holding, contextlib.suppress(PermissionError):  # what may not be written is not evicted
+            if str(folder) not in _held:
+                _held[str(folder)] = locks.share(self.use_lock(folder))
 
 
 @contextlib.contextmanager
@@ -222,10 +223,13 @@ def hold(checkpoint: Checkpoint, cache: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def release() -> None:
-    """Let go of all that this process resolved: it may be evicted from now on."""
-    while _held:
-        os.close(_held.popitem()[1])
+def release(checkpoint: Checkpoint | None = None) -> None:
+    """Let go of CHECKPOINT, or of all that this process resolved: it may be evicted from now on."""
+    with _holding:
+        for folder in [checkpoint.folder] if checkpoint is not None else list(_held):
+            handle = _held.pop(folder, None)
+            if handle is not None:
+                os.close(handle)
 
 
 def free_bytes(place: Path) -> int:

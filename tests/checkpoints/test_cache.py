@@ -23,6 +23,10 @@ def keep(cache: Cache, key: str, size: int, age: float) -> Path:
     return folder
 
 
+def checkpoint_in(folder: Path) -> Checkpoint:
+    return Checkpoint(folder=str(folder), origin="wheel:a", format="pickle", digest="")
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache", 1000, grace=60)
@@ -56,11 +60,23 @@ def test_what_is_in_use_being_built_or_just_used_stays(cache: Cache) -> None:
 
 def test_hold_protects_a_checkpoint_that_another_process_resolved(cache: Cache) -> None:
     folder = keep(cache, "a", 900, 300)
-    checkpoint = Checkpoint(folder=str(folder), origin="wheel:a", format="pickle", digest="")
+    checkpoint = checkpoint_in(folder)
     with hold(checkpoint, cache.root), pytest.raises(CheckpointError, match="no room"):
         cache.make_room(500)
     cache.make_room(500)
     assert not folder.exists()
+
+
+def test_release_lets_go_of_one(cache: Cache) -> None:
+    one, other = keep(cache, "one", 300, 300), keep(cache, "other", 300, 200)
+    cache.hold(one)
+    cache.hold(other)
+    release(checkpoint_in(one))
+    cache.make_room(700)
+    assert (one.exists(), other.exists()) == (False, True)
+    release()
+    cache.make_room(1000)
+    assert not other.exists()
 
 
 def test_wheels_are_evicted_too(cache: Cache) -> None:
