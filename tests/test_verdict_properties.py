@@ -43,7 +43,7 @@ def some_case(data):
     return reference, error, reference + noise * data.draw(scales) * 1e-2
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), kinds, st.floats(1.01, 100))
 def test_a_verdict_never_improves_when_the_error_grows(data, kind, growth):
     reference, error, control = some_case(data)
@@ -53,7 +53,7 @@ def test_a_verdict_never_improves_when_the_error_grows(data, kind, growth):
     assert RANK[large] >= RANK[small]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), kinds)
 def test_splitting_a_batch_never_turns_a_failure_into_a_pass(data, kind):
     reference, error, control = some_case(data)
@@ -67,7 +67,7 @@ def test_splitting_a_batch_never_turns_a_failure_into_a_pass(data, kind):
     assert RANK[parts] >= RANK[whole]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), kinds, st.randoms())
 def test_the_order_of_outputs_does_not_matter(data, kind, random):
     sides = {}
@@ -83,7 +83,7 @@ def test_the_order_of_outputs_does_not_matter(data, kind, random):
     assert first == second
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), kinds)
 def test_an_equal_tensor_more_never_turns_a_failure_into_a_pass(data, kind):
     reference, error, control = some_case(data)
@@ -94,7 +94,7 @@ def test_an_equal_tensor_more_never_turns_a_failure_into_a_pass(data, kind):
     assert RANK[together] >= RANK[alone]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data(), kinds)
 def test_an_exact_device_passes_and_a_broken_one_does_not(data, kind):
     reference, _, control = some_case(data)

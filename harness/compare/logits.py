@@ -26,6 +26,7 @@ class _Reference:
 
     logits: torch.Tensor
     log_probabilities: torch.Tensor
+    probabilities: torch.Tensor
     top: torch.Tensor
     """Token ids of the largest logits, in order."""
     margins: torch.Tensor
@@ -76,9 +77,11 @@ def _steps(vectors: Vectors, side: str) -> tuple[tuple[float | None, ...], int |
 
 def _reference_block(logits: torch.Tensor, control_errors: torch.Tensor | None) -> _Reference:
     top = logits.topk(min(TOP, logits.shape[-1]), dim=-1)
+    log_probabilities = torch.log_softmax(logits, dim=-1)
     return _Reference(
         logits=logits,
-        log_probabilities=torch.log_softmax(logits, dim=-1),
+        log_probabilities=log_probabilities,
+        probabilities=log_probabilities.exp(),
         top=top.indices,
         margins=top.values[:, 0] - top.values[:, 1] if top.values.shape[1] > 1 else top.values[:, :0],
         tokens=_first_tokens(logits),
@@ -103,7 +106,7 @@ class _SidePass:
     agreements: int = 0
     overlap: float = 0.0
     divergences: list[Divergence] = field(default_factory=list)
-    divergence: list[torch.Tensor] = field(default_factory=list)
+    kl: list[torch.Tensor] = field(default_factory=list)
     margins: list[torch.Tensor] = field(default_factory=list)
     numbers: list[torch.Tensor] = field(default_factory=list)
     defined: list[torch.Tensor] = field(default_factory=list)
@@ -121,16 +124,15 @@ class _SidePass:
 
     def _add_distributions(self, reference: _Reference, logits: torch.Tensor, defined: torch.Tensor) -> None:
         """Add KL(reference || side), the overlap of the top tokens and the margins of defined rows."""
-        log_p = reference.log_probabilities[defined]
-        log_q = torch.log_softmax(logits[defined], dim=-1)
-        p = log_p.exp()
-        terms = torch.where(p > 0, p * (log_p - log_q), torch.zeros((), dtype=torch.float64))
-        self.divergence.append(terms.sum(-1).clamp_min(0))
-        theirs = reference.top[defined]
-        ours = logits[defined].topk(theirs.shape[1], dim=-1).indices
+        rows = slice(None) if bool(defined.all()) else defined  # a slice copies nothing
+        logits, log_p, p = logits[rows], reference.log_probabilities[rows], reference.probabilities[rows]
+        terms = p * (log_p - torch.log_softmax(logits, dim=-1))
+        self.kl.append(torch.where(p > 0, terms, 0.0).sum(-1).clamp_min(0))
+        theirs = reference.top[rows]
+        ours = logits.topk(theirs.shape[1], dim=-1).indices
         shared = (ours.unsqueeze(-1) == theirs.unsqueeze(-2)).any(-1)
         self.overlap += float(shared.to(torch.float64).mean(-1).sum())
-        self.margins.append(reference.margins[defined])
+        self.margins.append(reference.margins[rows])
 
     def _add_tokens(
         self, reference: _Reference, logits: torch.Tensor, numbers: torch.Tensor, defined: torch.Tensor
@@ -175,13 +177,13 @@ class _SidePass:
         )
         if not defined:
             return base
-        divergence, margins = torch.cat(self.divergence), torch.cat(self.margins)
-        worst = int(divergence.argmax())
+        kl, margins = torch.cat(self.kl), torch.cat(self.margins)
+        worst = int(kl.argmax())
         rows = torch.cat(self.numbers)[torch.cat(self.defined)]
         return base.model_copy(
             update={
-                "kl_mean": float(divergence.mean()),
-                "kl_max": float(divergence[worst]),
+                "kl_mean": float(kl.mean()),
+                "kl_max": float(kl[worst]),
                 "kl_max_position": self._position(int(rows[worst])),
                 "top5_overlap": self.overlap / defined,
                 "margin_median": float(margins.median()) if margins.numel() else None,

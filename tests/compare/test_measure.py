@@ -42,7 +42,7 @@ def assert_alike(reference, side, name="float16"):
 
 
 @needs_kernel
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(pairs, st.sampled_from(["dlfloat16", "float16", "bfloat16", "float32"]))
 def test_kernel_equals_pure_form_on_any_finite_floats(pair, name):
     assert_alike(*pair, name)
