@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-import subprocess
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -291,17 +292,29 @@ def test_a_crash_raises_under_its_trigger_only(fault_id: str) -> None:
     trigger()
 
 
-@pytest.mark.parametrize(("fault_id", "call", "signal"), [("F44", "fp8_matmul", 6), ("F36", "rope_cache", 11)])
-def test_a_crash_that_ends_the_process_does(fault_id: str, call: str, signal: int) -> None:
-    program = f"from tests.spyre_emulator import test_faults as t\nprint('up', flush=True)\nt.{call}()"
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={**os.environ, "SPYRE_EMULATOR_FAULTS": fault_id},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stdout) == (-signal, "up\n")
+def ending(call: Callable[[], object]) -> int:
+    """How a child process ends that makes `call`: 0, 1 for an exception, or minus the signal."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        status = 1
+        try:
+            call()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("fault_id", "call", "number"), [("F44", fp8_matmul, signal.SIGABRT), ("F36", rope_cache, signal.SIGSEGV)]
+)
+def test_a_crash_that_ends_the_process_does(fault_id: str, call: Callable[[], object], number: int) -> None:
+    with faults(fault_id):
+        assert ending(lambda: project(64)) == 0
+        assert ending(call) == -number
 
 
 def test_the_catalogue_is_whole_and_says_what_it_lacks() -> None:
@@ -376,11 +389,11 @@ def test_the_environment_switches_on_and_imports_modules(tmp_path: Path) -> None
         "s.register_fault(s.Fault('MINE', 't', 'c', 'e', 'silent', 'me', "
         "(AtOperator(('aten.exp.default',), lambda c: True, lambda c: c.proceed() + 1),)))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", "import spyre_emulator as s; print(s.configuration()['faults'])"],
-        env={**os.environ, "SPYRE_EMULATOR_FAULTS": "F07,my_faults:MINE", "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.stdout == "F07,MINE\n", ended.stderr
+
+    def switch() -> None:
+        sys.path.insert(0, str(tmp_path))
+        switch_on_from({"SPYRE_EMULATOR_FAULTS": "F07, my_faults:MINE"})
+        assert spyre_emulator.configuration()["faults"] == "F07,MINE"
+        assert torch.equal(torch.exp(random(4) * 0.0).cpu(), torch.full((4,), 2.0, dtype=HALF))
+
+    assert ending(switch) == 0
