@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from harness.records import (
     CaseResult,
@@ -25,9 +26,8 @@ TELLING = frozenset({Status.PASS, Status.FAIL, Status.XFAIL, Status.XPASS})
 """Statuses that say something about the device; the others leave what was known untouched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One case of one run."""
+class Sample(NamedTuple):
+    """One case of one run. A tuple, since a night's report makes hundreds of thousands of them."""
 
     case: str
     status: Status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -117,12 +117,12 @@ class _Author:
         for at in nights:
             one = self.rows[case][at]
             if one is not None:
-                self.rows[case][at] = replace(one, **values)
+                self.rows[case][at] = one._replace(**values)
 
     def _scale(self, case: str, nights: range, what: str, factor: float) -> None:
         for at in nights:
             one = self.rows[case][at]
-            self.rows[case][at] = replace(one, **{what: getattr(one, what) * factor})
+            self.rows[case][at] = one._replace(**{what: getattr(one, what) * factor})
 
     def _night(self, low: int = 12, room: int = 8) -> int:
         return self.random.randrange(low, self.nights - room)
