@@ -10,6 +10,7 @@ import torch
 
 from spyre_emulator import kernels, private
 from spyre_emulator.accumulation import total
+from spyre_emulator.custom import needs_grad, refuse_published
 from spyre_emulator.decompositions import exponential
 from spyre_emulator.kernels import Kernel
 from spyre_emulator.numerics import round_, round_scalar
@@ -32,8 +33,9 @@ def route(
     enable_gqa: bool = False,
 ) -> Tensor:
     """aten::scaled_dot_product_attention for device tensors, in every dispatch mode the same operators."""
-    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
-    if needs_grad or dropout_p > 0.0 or query.dim() != 4:
+    if dropout_p > 0.0:
+        refuse_published("Attention dropout not implemented for Spyre")
+    if needs_grad(query, key, value, attn_mask) or dropout_p > 0.0 or query.dim() != 4:
         result: Tensor = aten._scaled_dot_product_attention_math.default(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )[0]

@@ -341,3 +341,21 @@ def inductor_error(inner: Exception) -> Exception:
 def size_hint(dim: Any) -> int:
     """The size that `dim` had when it was traced, without guarding on it."""
     return int(dim.node.hint) if isinstance(dim, torch.SymInt) else int(dim)
+
+
+def define(namespace: str, schema: str) -> None:
+    """Define a new operator."""
+    library: Any = _library(namespace, "FRAGMENT")
+    _libraries.append(library)
+    library.define(schema)
+
+
+def composite(op: OpOverload) -> Callable[..., Any]:
+    """PyTorch's own decomposition of `op` into other operators."""
+    dispatch: Any = op._op_dk
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return dispatch(key, *args, **kwargs)
+
+    return call

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import attention, catalog, dispatch, memory, private, transfers
+from spyre_emulator import attention, catalog, custom, dispatch, memory, private, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.memory import shadow, wrap
@@ -293,6 +293,7 @@ def register(module: private.DeviceModuleBase) -> None:
     catalog.fill()
     _register_memory()
     attention.register()
+    custom.register()
     _register_operators()
     _register_autocast()
     _register_serialization()
