@@ -3,17 +3,20 @@
 from harness.history import baseline
 from harness.history.attribution import Suspect, explain, explain_change
 from harness.history.baseline import Baseline
+from harness.history.causes import Cause, causes, tell
 from harness.history.changes import changes, diff
 from harness.history.gate import GateResult, gate
 from harness.history.views import RunView, Sample, lane, sample, view
 
 __all__ = [
     "Baseline",
+    "Cause",
     "GateResult",
     "RunView",
     "Sample",
     "Suspect",
     "baseline",
+    "causes",
     "changes",
     "diff",
     "explain",
@@ -21,5 +24,6 @@ __all__ = [
     "gate",
     "lane",
     "sample",
+    "tell",
     "view",
 ]
