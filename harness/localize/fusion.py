@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from harness.localize.graphs import capture, computed, execution_of, module_of, prefix, slices
+from harness.localize.graphs import capture, computed, execution_of, module_of, prefix, shape_of, slices
 from harness.localize.numbers import relative
 from harness.localize.ops import Execution
 
@@ -19,9 +19,9 @@ Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 GRAPHS = 4
 """Graphs of a forward that are searched: prefill, a decode step, and what graph breaks add."""
 
-ROUNDINGS = 16.0
+ROUNDINGS = 8.0
 """A slice is wrong when compiled and op-by-op results differ by more than so many roundings of the format:
-both round each of some thirty ops, in another order."""
+both round each of a dozen ops, in another order."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,42 @@ def find_fusion(
     """
     deadline = time.monotonic() + seconds
     limit = ROUNDINGS * floor
+    names = {name for name, _ in model.named_modules()}
+    torch._dynamo.reset()
+    compiled = _Compiled(compile_)
     for wanted in range(GRAPHS):
         graph = capture(model, forward, wanted)
         if graph is None or time.monotonic() > deadline:
             return None
-        for part, args in _parts(graph.module, graph.args):
-            error = _difference(part, args, compile_)
+        for part, args in _parts(graph.module, graph.args, names):
+            error = _difference(part, args, compiled)
             if error > limit:
-                return _bisect(part, args, compile_, limit, wanted, error)
+                return _bisect(part, args, compiled, limit, wanted, names)
             if time.monotonic() > deadline:
                 return None
     return None
 
 
-def _parts(graph: fx.GraphModule, args: list[Any]) -> Iterator[tuple[fx.GraphModule, list[Any]]]:
+class _Compiled:
+    """Compiles a slice once for all that are alike: the layers of a model share their code."""
+
+    def __init__(self, compile_: Compile) -> None:
+        self._compile = compile_
+        self._known: dict[str, Callable[..., Any]] = {}
+
+    def __call__(self, part: fx.GraphModule) -> Callable[..., Any]:
+        shape = shape_of(part)
+        if shape not in self._known:
+            torch._dynamo.reset()
+            self._known[shape] = self._compile(part)
+        return self._known[shape]
+
+
+def _parts(
+    graph: fx.GraphModule, args: list[Any], names: Collection[str]
+) -> Iterator[tuple[fx.GraphModule, list[Any]]]:
     """Yield each slice with the operands that it gets when the slices before it run op by op."""
-    chain = slices(graph)
+    chain = slices(graph, names)
     values: dict[fx.Node, Any] = {}
     last = {one: node for node in chain.graph.nodes for one in node.all_input_nodes}
     operands = iter(args)
@@ -92,39 +112,39 @@ def _parts(graph: fx.GraphModule, args: list[Any]) -> Iterator[tuple[fx.GraphMod
                 values.pop(one, None)
 
 
-def _difference(part: fx.GraphModule, args: list[Any], compile_: Compile) -> float:
+def _difference(part: fx.GraphModule, args: list[Any], compiled: _Compiled) -> float:
     """Largest relative L2 difference of the compiled results from the op-by-op ones."""
     if not computed(part):
         return 0.0
     plain = _tensors(fx.Interpreter(part).run(*_copies(args)))
-    torch._dynamo.reset()
     with torch.no_grad():
-        compiled = _tensors(compile_(part)(*_copies(args)))
+        fused = _tensors(compiled(part)(*_copies(args)))
     worst = 0.0
-    for one, other in zip(plain, compiled, strict=True):
+    for one, other in zip(plain, fused, strict=True):
         error, odd = relative(one.detach().cpu(), other.detach().cpu())
         worst = max(worst, float("inf") if odd else error or 0.0)
     return worst
 
 
-def _bisect(part: fx.GraphModule, args: list[Any], compile_: Compile, limit: float, graph: int, error: float) -> Fusion:
+def _bisect(
+    part: fx.GraphModule, args: list[Any], compiled: _Compiled, limit: float, graph: int, names: Collection[str]
+) -> Fusion:
     """The first node whose value differs; what comes before it is right alone."""
     nodes = computed(part)
     low, high = 0, len(nodes) - 1
     while low < high:
         middle = (low + high) // 2
-        found = _difference(prefix(part, nodes[middle]), args, compile_)
-        if found > limit:
-            high, error = middle, found
+        if _difference(prefix(part, nodes[middle]), args, compiled) > limit:
+            high = middle
         else:
             low = middle + 1
-    node = list(part.graph.nodes)[nodes[low]]
+    smallest = prefix(part, nodes[low])
     return Fusion(
-        module=module_of(node),
+        module=module_of(list(part.graph.nodes)[nodes[low]], names),
         graph=graph,
         execution=execution_of(part, nodes[low], _copies(args)),
-        error=error,
-        prefix=prefix(part, nodes[low]),
+        error=_difference(smallest, args, compiled),
+        prefix=smallest,
         args=args,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,31 +70,48 @@ def capture(model: nn.Module, forward: Callable[[nn.Module], object], wanted: in
     return catcher.graph
 
 
-def slices(graph: fx.GraphModule) -> fx.GraphModule:
-    """The graph as a chain of submodules, one per block of the model."""
-    numbers: dict[int, int] = {}
+def slices(graph: fx.GraphModule, modules: Collection[str]) -> fx.GraphModule:
+    """The graph as a chain of submodules, one per stretch of nodes that a block or a child of a block made."""
+    numbers: dict[str, int] = {}
     count, size, before = -1, 0, None
     for node in graph.graph.nodes:
-        block = block_of(node)
-        if before is None or (block is not None and block != before) or size >= SLICE:
+        part = part_of(module_of(node, modules))
+        if before is None or (part and part != before) or size >= SLICE:
             count, size = count + 1, 0
-        before, size = block or before or "", size + 1
-        numbers[id(node)] = count
-    placed = graph.graph.nodes
-    by_name = {node.name: numbers[id(node)] for node in placed}
-    split: fx.GraphModule = split_module(graph, nn.Module(), lambda node: by_name[node.name], keep_original_order=True)
+        before, size = part or before or "", size + 1
+        numbers[node.name] = count
+    split: fx.GraphModule = split_module(graph, nn.Module(), lambda node: numbers[node.name], keep_original_order=True)
     return split
 
 
+def shape_of(graph: fx.GraphModule) -> str:
+    """What two slices have in common that compile to the same code: ops, constants, geometry, not names."""
+    numbers = {node: index for index, node in enumerate(graph.graph.nodes)}
+    lines = []
+    for node in graph.graph.nodes:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda one: f"%{numbers[one]}")
+        geometry = _geometry(node.meta.get("val")) if node.op == "placeholder" else ""
+        lines.append(f"{node.op} {node.target if node.op == 'call_function' else ''} {args} {kwargs} {geometry}")
+    return "\n".join(lines)
+
+
+def _geometry(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return str(value)
+    return f"{value.shape} {value.stride()} {value.storage_offset()} {value.dtype}"
+
+
 def prefix(graph: fx.GraphModule, wanted: int) -> fx.GraphModule:
-    """The graph up to its node number ``wanted``, whose value is the only result."""
+    """The graph up to its node number ``wanted``; results are that node and all values that are needed after it."""
+    nodes = list(graph.graph.nodes)
+    kept = nodes[: wanted + 1]
+    later = set(nodes[wanted + 1 :])
     copied = fx.Graph()
     values: dict[fx.Node, fx.Node] = {}
-    for index, node in enumerate(graph.graph.nodes):
+    for node in kept:
         values[node] = copied.node_copy(node, lambda one: values[one])
-        if index == wanted:
-            copied.output(values[node])
-            break
+    live = [node for node in kept if node.op != "placeholder" and (node is kept[-1] or later & set(node.users))]
+    copied.output(tuple(values[node] for node in live))
     copied.eliminate_dead_code()
     return fx.GraphModule(graph, copied)
 
@@ -127,18 +144,16 @@ def execution_of(graph: fx.GraphModule, wanted: int, args: list[Any]) -> Executi
     return found[0]
 
 
-def module_of(node: fx.Node) -> str:
-    """Path of the innermost module whose code made the node; empty when unknown."""
+def module_of(node: fx.Node, modules: Collection[str]) -> str:
+    """Path, among the model's ``modules``, of the innermost one whose code made the node; empty when unknown."""
     stack = node.meta.get("nn_module_stack") or {}
     path = str(list(stack.values())[-1][0]) if stack else ""
-    path = re.sub(r"^(?:L\['self'\]|L__self__|self)\.?", "", path)
-    path = re.sub(r"\.?_modules\['([^']+)'\]", r".\1", path)
-    path = re.sub(r"\[(?:'([^']+)'|(\d+))\]", lambda found: f".{found[1] or found[2]}", path)
-    return path.strip(".")
+    words = [word for word in re.split(r"[.\[\]']+", path) if word and word != "_modules"]
+    candidates = (".".join(words[start:]) for start in range(len(words)))
+    return next((name for name in candidates if name in modules), "")
 
 
-def block_of(node: fx.Node) -> str | None:
-    """Path of the numbered block (``model.layers.3``) that the node belongs to; None when unknown."""
-    path = module_of(node)
-    found = re.match(r"^(.*?\.\d+)(?:\.|$)", path)
-    return found[1] if found else path.rpartition(".")[0] if path else None
+def part_of(path: str) -> str:
+    """The numbered block (``model.layers.3``) and its child that a path lies in."""
+    found = re.match(r"^(.*?\.\d+(?:\.[^.]+)?)(?:\.|$)", path)
+    return found[1] if found else path
