@@ -23,7 +23,9 @@ PROGRAMS: dict[Any, Callable[..., Any]] = {
     aten.sum.default: programs.full_sum,
     aten.mean.dim: programs.average,
     aten.mean.default: programs.full_average,
+    aten.mm.default: programs.mm,
     aten.addmm.default: programs.addmm,
+    aten.embedding.default: programs.embedding,
     aten.baddbmm.default: programs.baddbmm,
     aten.softplus.default: programs.softplus,
     aten._scaled_mm.default: programs.scaled_mm,
@@ -63,7 +65,6 @@ EXACT: tuple[Any, ...] = (
     aten.gather.default,
     aten.index.Tensor,
     aten.index_select.default,
-    aten.embedding.default,
     aten.constant_pad_nd.default,
     aten.slice_scatter.default,
     aten.select_scatter.default,
@@ -97,10 +98,14 @@ GEOMETRY: tuple[Any, ...] = (
 """Their numbers decide how many elements there are, and are used on the host."""
 
 
+PACKED = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.embedding.default: (0,)}
+"""Weights that may stay 16-bit codes."""
+
+
 def fill() -> None:
     """Register every kernel that differs from PyTorch's own with rounding."""
     for op, program in PROGRAMS.items():
-        kernels.register(Kernel(op, program, program=True, scalars=False))
+        kernels.register(Kernel(op, program, program=True, scalars=False, packed=PACKED.get(op, ())))
     for op in EXACT:
         kernels.register(Kernel(op, op, rounds=False))
     for op, in_place in MOVERS.items():

@@ -10,9 +10,17 @@ import torch
 
 from spyre_emulator import kernels, private
 from spyre_emulator.dispatch import host_argument
-from spyre_emulator.memory import shadow, wrap
+from spyre_emulator.dtypes import DLFLOAT
+from spyre_emulator.memory import codes_of, readable, shadow, wrap
 from spyre_emulator.numerics import round_
-from spyre_emulator.steps import Node, Step, is_on_device, logical_dtypes, operand_dtypes, value_of
+from spyre_emulator.steps import (
+    Node,
+    Step,
+    is_on_device,
+    logical_dtypes,
+    operand_dtypes,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from spyre_emulator.plan import Plan
@@ -26,12 +34,12 @@ class Code:
     def __init__(self, plan: Plan) -> None:
         self._inputs = plan.inputs
         self._slots = {n: i for i, n in enumerate(plan.graph.graph.nodes)}
-        self._names: dict[str, Any] = {"shadow": shadow, "wrap": wrap, "round_": round_}
+        self._names: dict[str, Any] = {"shadow": shadow, "readable": readable, "weight": weight, "wrap": wrap}
+        self._names["round_"] = round_
         self._names["round_all"] = kernels.round_results
         lines = ["def run(a):"]
         for i, node in enumerate(plan.inputs):
-            reader = "shadow(a[{}])" if is_on_device(value_of(node)) else "a[{}]"
-            lines.append(f"  v{self._slots[node]} = {reader.format(i)}")
+            lines.append(f"  v{self._slots[node]} = {_reader(node).format(i)}")
         for node, attribute in plan.attributes.items():
             with private.without_modes():
                 self._names[f"k{self._slots[node]}"] = host_argument(attribute)
@@ -83,6 +91,38 @@ class Code:
             return f"v{slot}"
         self._names[f"t{slot}"] = value.dtype
         return f"wrap(v{slot}, t{slot})"
+
+
+def weight(tensor: torch.Tensor) -> torch.Tensor:
+    """Codes of a compressed weight, or its shadow."""
+    codes = codes_of(tensor)
+    return shadow(tensor) if codes is None else codes
+
+
+def _reader(node: Node) -> str:
+    """How a graph input is read: to be written, as a weight that may stay codes, or just read."""
+    if not is_on_device(value_of(node)):
+        return "a[{}]"
+    if any(user.target is torch.ops.aten.copy_.default and user.args[0] is node for user in node.users):
+        return "shadow(a[{}])"
+    return "weight(a[{}])" if _stays_packed(node) else "readable(a[{}])"
+
+
+def _stays_packed(node: Node) -> bool:
+    """Whether every reader of a 16-bit graph input takes codes, directly or through a transpose."""
+    if value_of(node).dtype not in DLFLOAT or not node.users:
+        return False
+    for user in node.users:
+        if user.target is torch.ops.aten.t.default:
+            if not _stays_packed(user):
+                return False
+        elif not isinstance(user.target, private.OpOverload) or kernels.is_hooked(user.target):
+            return False
+        else:
+            positions = kernels.lookup(user.target).packed
+            if not positions or [i for i, a in enumerate(user.args) if a is node] != list(positions):
+                return False
+    return True
 
 
 def _is_hooked(step: Step) -> bool:

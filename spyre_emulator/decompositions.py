@@ -14,7 +14,7 @@ import torch
 
 from spyre_emulator import settings
 from spyre_emulator.accumulation import OperatorClass, total
-from spyre_emulator.numerics import round_, round_scalar
+from spyre_emulator.numerics import decode, round_, round_scalar
 
 Tensor = torch.Tensor
 
@@ -124,11 +124,47 @@ def _total(x: Tensor, dim: Any, keepdim: bool, kind: OperatorClass) -> Tensor:
     return total(x, dims, keepdim, kind)
 
 
+def mm(a: Tensor, b: Tensor, *, half: bool) -> Tensor:
+    """aten::mm; `b` may be the codes of a compressed weight, which are decoded in blocks."""
+    if b.dtype is torch.int16 and half:
+        return round_(packed_matmul(a, b))
+    return half_or_exact(torch.mm(a, b), half)
+
+
+def packed_matmul(a: Tensor, codes: Tensor) -> Tensor:
+    """``a @ decode(codes)`` in blocks of columns that stay in cache; not rounded."""
+    inner, columns = codes.shape
+    by_row = codes.stride(0) == 1  # a transposed weight: each column of b is contiguous
+    width = max(_BLOCK_ELEMENTS // max(inner, 1), 1)
+    result = torch.empty(columns, a.shape[0], dtype=torch.float32, device="cpu")
+    left = a.t()
+    for start in range(0, columns, width):
+        block = codes[:, start : start + width].t()
+        decoded = decode(block.contiguous()) if by_row else decode(block.t().contiguous()).t()
+        torch.mm(decoded, left, out=result[start : start + width])
+    return result.t().contiguous()
+
+
+_BLOCK_ELEMENTS = 1 << 19
+"""2 MB of float32: a block is multiplied while it is in cache."""
+
+
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False,
+    *, half: bool,
+) -> Tensor:  # fmt: skip
+    """aten::embedding; only the rows that are read are decoded from a compressed weight."""
+    if weight.dtype is torch.int16 and half:
+        rows = weight.index_select(0, indices.reshape(-1).to(torch.int64))
+        return decode(rows.contiguous()).view(*indices.shape, weight.shape[1])
+    return torch.embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)
+
+
 def addmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1, half: bool) -> Tensor:
     """mm, then add."""
     if not half:
         return torch.addmm(c, a, b, beta=beta, alpha=alpha)
-    return _scaled_sum(c, round_(torch.mm(a, b)), beta, alpha)
+    return _scaled_sum(c, mm(a, b, half=True), beta, alpha)
 
 
 def baddbmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1, half: bool) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from spyre_emulator import constraints, fallbacks, kernels, memory, operators, private, recording, settings
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.kernels import Kernel, Outcome
-from spyre_emulator.memory import shadow, wrap
+from spyre_emulator.memory import codes_of, readable, shadow, wrap
 from spyre_emulator.numerics import round_
 
 OpOverload = private.OpOverload
@@ -47,12 +47,25 @@ def host_argument(a: Any) -> Any:
 
 
 def operand(a: Any) -> Any:
-    """`host_argument` for a direct operand, which has to be on the device unless it is a single number."""
-    if isinstance(a, Tensor) and a.is_cpu and a.dim():
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, spyre:0 and cpu!"
-        )
+    """Argument `a` to read: as `host_argument`; a host tensor has to be a single number."""
+    if isinstance(a, Tensor):
+        if not a.is_cpu:
+            return readable(a) if a.device.type == private.DEVICE_NAME else a
+        if a.dim():
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, spyre:0 and cpu!"
+            )
     return host_argument(a)
+
+
+def packed_operands(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`args` of a kernel that decodes by itself, with codes where a compressed weight stands."""
+    return tuple(
+        [
+            codes if i in kernel.packed and isinstance(a, Tensor) and (codes := codes_of(a)) is not None else operand(a)
+            for i, a in enumerate(args)
+        ]
+    )
 
 
 def _signature(a: Any) -> Any:
@@ -145,7 +158,8 @@ class EagerCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._book(args, kwargs)
-        host_args = tuple([operand(a) for a in args])
+        packed = self.kernel.packed and memory.any_compressed() and not kernels.is_hooked(self.op)
+        host_args = packed_operands(self.kernel, args) if packed else tuple([operand(a) for a in args])
         host_kwargs = {k: operand(v) for k, v in kwargs.items()} if kwargs else kwargs
         return compute(self.op, self.kernel, args, kwargs, host_args, host_kwargs)
 

@@ -37,6 +37,8 @@ class Kernel:
     is_view: bool = False
     program: bool = False
     """True where `compute` is a device program: it takes ``half=`` and rounds by itself."""
+    packed: tuple[int, ...] = ()
+    """Positions of weights that may arrive as 16-bit codes (int16)."""
     numbers: tuple[int, ...] = ()
     """Positions of the arguments that may be such numbers; filled in from the schema."""
 

@@ -7,14 +7,13 @@ when only views of it are left.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from spyre_emulator import private, settings
+from spyre_emulator import numerics, private, settings
 from spyre_emulator.conversions import to_device
-from spyre_emulator.dtypes import BYTES_IN_STICK, shadow_dtype
+from spyre_emulator.dtypes import BYTES_IN_STICK, DLFLOAT, shadow_dtype
 from spyre_emulator.layout import device_bytes
 
 DEVICE = torch.device("cpu")
@@ -48,36 +47,40 @@ class Accounting:
 ACCOUNTING = Accounting()
 
 
-class Geometry(NamedTuple):
-    """Shape, strides and offset of a tensor over its storage, in elements, with its dtype."""
-
-    shape: Sequence[int]
-    stride: Sequence[int]
-    offset: int
-    dtype: torch.dtype
-
-
 class Buffer:
-    """What a device storage holds: a host tensor with the values, and its charge on the device."""
+    """What a device storage holds: its values on the host, and its charge on the device.
 
-    __slots__ = ("charged", "dtype", "geometry", "host", "raw")
+    The values are a float32 (or natural) host tensor, or, for large 16-bit weights with ``compressed_weights``, codes
+    of two bytes; `host` is then memory that was never touched, which the values return to when someone writes.
+    """
+
+    __slots__ = ("charged", "codes", "dtype", "geometry", "host")
 
     def __init__(self, host: torch.Tensor, dtype: torch.dtype, geometry: Any, charged: int) -> None:
         ACCOUNTING.charge(charged)
         self.charged = charged
-        self.host: torch.Tensor | None = host
+        self.host = host
+        self.codes: torch.Tensor | None = None
         self.dtype = dtype
         self.geometry = geometry
-        self.raw: torch.UntypedStorage | None = None
+        """(shape, strides, offset, dtype) of the tensor the storage was made for."""
 
     def __del__(self) -> None:
         charged = getattr(self, "charged", 0)
         ACCOUNTING.allocated -= charged
 
-    def values(self) -> torch.Tensor:
-        """The host tensor with this buffer's values."""
-        assert self.host is not None
+    def unpack(self) -> torch.Tensor:
+        """The host tensor with this buffer's values, for reading and writing; codes are given up."""
+        codes = self.codes
+        if codes is not None:
+            self.codes = None
+            numerics.decode(codes, _flat(self.host))
         return self.host
+
+
+def _flat(host: torch.Tensor) -> torch.Tensor:
+    count = host.untyped_storage().nbytes() // host.element_size()
+    return host.as_strided((count,), (1,), 0)
 
 
 def wrap(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -100,15 +103,72 @@ def shadow(tensor: torch.Tensor) -> torch.Tensor:
     buffer = getattr(tensor.untyped_storage(), "spyre", None)
     if buffer is None:
         return _shadow_of_foreign_storage(tensor)
-    host: torch.Tensor = buffer.host
-    if host is None:
-        host = buffer.values()
+    host: torch.Tensor = buffer.host if buffer.codes is None else buffer.unpack()
     geometry = (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype)
     if geometry == buffer.geometry:
         return host
     if buffer.dtype is not tensor.dtype:
         return _reinterpreted(buffer, tensor)
     return host.as_strided(geometry[0], geometry[1], geometry[2])
+
+
+def codes_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The 16-bit codes (int16, same geometry) behind a compressed `tensor`; None where its shadow exists."""
+    buffer = getattr(tensor.untyped_storage(), "spyre", None)
+    if buffer is None or buffer.codes is None or buffer.dtype is not tensor.dtype:
+        return None
+    codes: torch.Tensor = buffer.codes
+    return codes.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor:
+    """Host values of device `tensor` to read, in its geometry: its shadow, or codes decoded for this once."""
+    if not _packed or codes_of(tensor) is None:
+        return shadow(tensor)
+    codes = tensor.untyped_storage().spyre.codes  # type: ignore[attr-defined]
+    return numerics.decode(codes).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+_packed = False
+"""Whether any buffer was ever compressed, so that the usual reader pays one test."""
+
+
+def any_compressed() -> bool:
+    """Whether any buffer was ever compressed."""
+    return _packed
+
+
+COMPRESSED_ELEMENTS = 1 << 16
+"""Tensors with fewer elements are not worth decoding."""
+_BLOCK = 1 << 20
+
+
+def compress(destination: torch.Tensor, source: torch.Tensor) -> bool:
+    """Store contiguous host `source` as the codes of a whole fresh 16-bit `destination`; False where it does not apply.
+
+    Infinities and NaN share one code on the device, so tensors that hold any keep their shadow.
+    """
+    global _packed
+    buffer = getattr(destination.untyped_storage(), "spyre", None)
+    if (
+        buffer is None
+        or buffer.dtype not in DLFLOAT
+        or destination.numel() < COMPRESSED_ELEMENTS
+        or not (destination.is_contiguous() and source.is_contiguous())
+        or (destination.shape, destination.stride(), 0, destination.dtype) != buffer.geometry
+        or destination.numel() * buffer.dtype.itemsize != destination.untyped_storage().nbytes()
+    ):
+        return False
+    codes = torch.empty(destination.numel(), dtype=torch.int16, device="cpu")
+    flat = source.view(-1)
+    for start in range(0, flat.numel(), _BLOCK):
+        block = to_device(flat[start : start + _BLOCK], destination.dtype)
+        if not bool(torch.isfinite(block).all()):
+            return False
+        codes[start : start + _BLOCK] = numerics.encode(block)
+    buffer.codes = codes
+    _packed = True
+    return True
 
 
 def _shadow_of_foreign_storage(tensor: torch.Tensor) -> torch.Tensor:
@@ -122,9 +182,7 @@ def _shadow_of_foreign_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 def _reinterpreted(buffer: Buffer, tensor: torch.Tensor) -> torch.Tensor:
     """Values of a view with another dtype than the storage's: host bits of the logical dtype, copied."""
-    host = buffer.values()
-    flat = host.as_strided((host.untyped_storage().nbytes() // host.element_size(),), (1,), 0)
-    bits = flat.to(buffer.dtype).view(tensor.dtype).to(shadow_dtype(tensor.dtype))
+    bits = _flat(buffer.unpack()).to(buffer.dtype).view(tensor.dtype).to(shadow_dtype(tensor.dtype))
     return bits.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 

@@ -10,7 +10,7 @@ import torch
 from spyre_emulator import attention, catalog, custom, dispatch, memory, private, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
-from spyre_emulator.memory import shadow, wrap
+from spyre_emulator.memory import readable, shadow, wrap
 
 aten = private.aten
 Tensor = torch.Tensor
@@ -172,7 +172,7 @@ def to_copy(
     if on_device and (device is None or torch.device(device).type == private.DEVICE_NAME):
         _geometry_default(dtype, device)
         transfers.COUNTS["d2d"] += 1
-        return wrap(transfers.to_copy(x, shadow(x), logical, memory_format), logical)
+        return wrap(transfers.to_copy(x, readable(x), logical, memory_format), logical)
     keep = memory_format or torch.preserve_format
     result = torch.empty_like(x, dtype=logical, device=device, memory_format=keep)
     if result.device.type == "meta":
@@ -182,7 +182,7 @@ def to_copy(
 
 def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     """aten::clone"""
-    host = shadow(x)
+    host = readable(x)
     return wrap(host.clone(memory_format=memory_format or torch.preserve_format), x.dtype)
 
 
@@ -191,7 +191,7 @@ def local_scalar(x: Tensor) -> Any:
     from spyre_emulator.conversions import to_host
 
     transfers.COUNTS["d2h"] += 1
-    return to_host(shadow(x), x.dtype).item()
+    return to_host(readable(x), x.dtype).item()
 
 
 def lstm_cell(

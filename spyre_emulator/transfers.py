@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import conversions
+from spyre_emulator import conversions, settings
 from spyre_emulator.dtypes import DLFLOAT, shadow_dtype
-from spyre_emulator.memory import is_reinterpreted, shadow
+from spyre_emulator.memory import compress, is_reinterpreted, readable, shadow
 from spyre_emulator.numerics import round_
 
 Tensor = torch.Tensor
@@ -48,18 +48,20 @@ def _hooked(
 def _host_to_device(destination: Tensor, source: Tensor) -> None:
     if is_reinterpreted(destination):
         raise RuntimeError(f"spyre: copy into a view of another dtype ({destination.dtype}) is not supported")
+    if settings.current.compressed_weights and compress(destination, source):
+        return
     shadow(destination).copy_(conversions.to_device(source, destination.dtype))
 
 
 def _device_to_host(destination: Tensor, source: Tensor) -> None:
-    destination.copy_(conversions.to_host(shadow(source), source.dtype))
+    destination.copy_(conversions.to_host(readable(source), source.dtype))
 
 
 def _on_device(destination: Tensor, source: Tensor) -> None:
     if is_reinterpreted(destination):
         raise RuntimeError(f"spyre: copy into a view of another dtype ({destination.dtype}) is not supported")
     host = shadow(destination)
-    host.copy_(cast(shadow(source), source.dtype, destination.dtype))
+    host.copy_(cast(readable(source), source.dtype, destination.dtype))
 
 
 _MOVES = {"h2d": _host_to_device, "d2h": _device_to_host, "d2d": _on_device}
