@@ -28,6 +28,7 @@ from harness.workloads.embedding import checkpoint_pooling
 
 ROOT = Path(__file__).parent.parent
 FACTOR = 1.05
+DTYPES = ("float32", "float16", "bfloat16", "float16")
 
 PROSE = (
     "The capital of France is Paris, and the capital of Italy is Rome. The capital of Germany is",
@@ -57,13 +58,15 @@ FAULTS = tuple(
 
 
 class Model(NamedTuple):
-    """A row's model on the CPU in two precisions and on the device."""
+    """A row's model on the CPU in three precisions and on the device."""
 
     case: Case
     folder: Path
     tokenizer: Any
     reference: torch.nn.Module
     control: torch.nn.Module
+    coarse: torch.nn.Module
+    """In bfloat16 on the CPU: what a device of that precision would do."""
     candidate: torch.nn.Module
 
 
@@ -100,9 +103,10 @@ def _measure(case: Case, cache: Path) -> Iterator[dict[str, object]]:
     for inputs in [case.inputs, *_variants(case)]:
         batch = make_batch(inputs, None, model.folder, lambda: model.tokenizer, repeat=False)
         yield from _rows(case, "none", _compare(model, workload, batch, inputs))
+    batch = make_batch(case.inputs, None, model.folder, lambda: model.tokenizer, repeat=False)
+    yield from _rows(case, "bfloat16", _compare(model, workload, batch, case.inputs, coarse=True))
     if case.task is not Task.CAUSAL_LM:
         return
-    batch = make_batch(case.inputs, None, model.folder, lambda: model.tokenizer, repeat=False)
     parameters = dict(model.candidate.named_parameters())
     for name in FAULTS:
         kept = parameters[name].detach().clone()
@@ -115,13 +119,13 @@ def _measure(case: Case, cache: Path) -> Iterator[dict[str, object]]:
 def _load(case: Case, cache: Path) -> Model:
     checkpoint = checkpoints.resolve(case.source, cache=cache, base=ROOT)
     auto = workloads.get(case.task).auto_class
-    models = [checkpoints.load_model(checkpoint, auto, dtype).model for dtype in ("float32", "float16", "float16")]
+    models = [checkpoints.load_model(checkpoint, auto, dtype).model for dtype in DTYPES]
     tokenizer = None if case.inputs.tokenizer == "smiles" else checkpoints.load_tokenizer(checkpoint)
     folder = Path(checkpoint.folder)
     if case.inputs.pooling == "checkpoint":
         pooled = case.inputs.model_copy(update={"pooling": checkpoint_pooling(folder)})
         case = case.model_copy(update={"inputs": pooled})
-    models[2] = models[2].to(targets.get(case.target).device())
+    models[3] = models[3].to(targets.get(case.target).device())
     return Model(case, folder, tokenizer, *models)
 
 
@@ -137,13 +141,17 @@ def _variants(case: Case) -> Iterator[Inputs]:
         yield case.inputs.model_copy(update={"texts": chosen, "ids": ()})
 
 
-def _compare(model: Model, workload: workloads.Workload, batch: Batch, inputs: Inputs) -> Comparison:
+def _compare(
+    model: Model, workload: workloads.Workload, batch: Batch, inputs: Inputs, *, coarse: bool = False
+) -> Comparison:
+    device = model.coarse if coarse else model.candidate
     with torch.no_grad():
         reference = workload.run(model.reference, model.reference, batch, inputs, None)
         forced = reference.pop("forced_tokens", None)
         control = workload.run(model.control, model.control, batch, inputs, forced)
-        candidate = workload.run(model.candidate, model.candidate, batch, inputs, forced)
-    return compare.compare_outputs(reference, candidate, control, logits=workload.logits)
+        candidate = workload.run(device, device, batch, inputs, forced)
+    form = "bfloat16" if coarse else "dlfloat16"
+    return compare.compare_outputs(reference, candidate, control, logits=workload.logits, candidate_format=form)
 
 
 def _rows(case: Case, fault: str, comparison: Comparison) -> Iterator[dict[str, object]]:
