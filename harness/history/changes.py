@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from harness.history.past import Past, past
 from harness.history.steps import Detector, Step, pooled_noise
 from harness.history.transitions import status_changes
-from harness.history.views import RunView
+from harness.history.views import GOOD, RunView, Sample
 from harness.records import Change, ChangeKind, Status
 
 DEPTH = 60
@@ -19,6 +20,10 @@ ERROR_STEPS = Detector(floor=0.005, threshold=5.5, sudden=10.0)
 """Errors of a deterministic device repeat to the bit, so one value far off is believed."""
 TIME_STEPS = Detector(floor=0.03, threshold=4.2)
 """Times of one run can be disturbed by anything; two runs are asked for."""
+MEASURES: tuple[tuple[str, Callable[[Sample], float | None], Detector], ...] = (
+    ("relative_l2", attrgetter("error"), ERROR_STEPS),
+    ("run_seconds", attrgetter("seconds"), TIME_STEPS),
+)
 
 
 def changes(previous: Sequence[RunView], current: RunView) -> tuple[Change, ...]:
@@ -101,31 +106,28 @@ def _coverage_change(current: RunView, name: str, kind: ChangeKind, last: RunVie
 
 def _steps(pasts: Mapping[str, Past], current: RunView) -> Iterator[Change]:
     """Yield steps in raw error and in time of cases whose status stayed."""
-    errors = {name: _series(past, "error") for name, past in pasts.items()}
-    times = {name: _series(past, "seconds") for name, past in pasts.items()}
-    measures = (("relative_l2", errors, ERROR_STEPS), ("run_seconds", times, TIME_STEPS))
-    for metric, all_series, detector in measures:
-        noise = pooled_noise([values for _, values in all_series.values()], detector.floor)
-        for name, (positions, values) in all_series.items():
+    for metric, read, detector in MEASURES:
+        found = {name: series for name, past in pasts.items() if (series := _series(past, read))}
+        noise = pooled_noise([values for _, values in found.values()], detector.floor)
+        for name, (positions, values) in found.items():
             step = detector.at_end(values, noise)
             if step is not None:
                 yield _step_change(pasts[name], positions, step, metric)
 
 
-def _series(past: Past, field: str) -> tuple[list[int], list[float]]:
-    """Return positions and logarithms of a measured value, as far back as they compare with tonight's."""
-    now = past.samples[-1]
-    if now.status not in (Status.PASS, Status.XFAIL) or not _positive(getattr(now, field)):
-        return [], []
-    positions: list[int] = []
-    for at in range(len(past.samples) - 1, -1, -1):
-        one = past.samples[at]
-        if one.inputs != now.inputs:
-            break
-        if one.status is now.status and _positive(getattr(one, field)):
-            positions.append(at)
-    positions.reverse()
-    return positions, [math.log(getattr(past.samples[at], field)) for at in positions]
+def _series(past: Past, read: Callable[[Sample], float | None]) -> tuple[list[int], list[float]] | None:
+    """Return positions and logarithms of a measured value, as far back as they compare with tonight's.
+
+    None without a value tonight, and when the last values are equal to the bit: there is no step then.
+    """
+    samples, now = past.samples, past.samples[-1]
+    status, value = now.status, read(now)
+    if status not in GOOD or not _positive(value) or all(read(one) == value for one in samples[-4:]):
+        return None
+    begin = max((at + 1 for at, one in enumerate(samples) if one.inputs != now.inputs), default=0)
+    raw = [(at, read(samples[at])) for at in range(begin, len(samples)) if samples[at].status is status]
+    kept = [(at, number) for at, number in raw if number is not None and 0 < number < math.inf]
+    return [at for at, _ in kept], [math.log(number) for _, number in kept]
 
 
 def _positive(value: float | None) -> bool:

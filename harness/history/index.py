@@ -18,15 +18,19 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import StoreError
@@ -37,10 +41,10 @@ from harness.records import CaseResult, Environment, Run
 SCHEMA = 1
 """Version of the index. An older one is rebuilt from the run directories, a newer one refused."""
 SORT = {"cases": "case", "metrics": "case", "ops": "op"}
-GROUP_ROWS = 4096
+GROUP_ROWS = 8192
 """Rows that are read for one answer; smaller groups make larger footers."""
 MANY = 8
-"""Files in a month from which on `add` compacts it."""
+"""Files in the month at hand beyond which `add` joins them; other months are joined at once."""
 
 
 class RunEntry(BaseModel):
@@ -103,10 +107,11 @@ class Index:
         for name, columns in tables.items():
             table = pa.table(columns, schema=SCHEMAS[name])
             table = _with_run(table, entry).sort_by(SORT[name])
-            month = f"{self.root}/{name}/{entry.started:%Y-%m}"
-            self._write(f"{month}/{entry.run_id}.parquet", _parquet(table))
-            if len(self._files(month)) > MANY:
-                self._compact_month(name, month)
+            now = f"{self.root}/{name}/{entry.started:%Y-%m}"
+            self._write(f"{now}/{entry.run_id}.parquet", _parquet(table))
+            for month in self._months(name):
+                if len(self._files(month)) > (MANY if month == now else 1):
+                    self._compact_month(name, month)
         self._write(f"{self.root}/runs/{entry.run_id}.json", entry.model_dump_json().encode())
 
     def compact(self) -> None:
@@ -176,15 +181,15 @@ class Index:
         parts = []
         for month in self._months(name):
             for path in self._files(month):
-                with self.fs.open(path, "rb") as stream:
-                    parts.append(_groups(pq.ParquetFile(stream), SORT[name], low, high))
+                with self._open(path) as file:
+                    parts.append(_groups(file, SORT[name], low, high))
         return self._once(name, parts)
 
     def _scan(self, month: str, wanted: Iterable[str]) -> pa.Table:
         parts = []
         for path in self._files(month):
-            with self.fs.open(path, "rb") as stream:
-                parts.append(_of_runs(pq.read_table(stream), wanted))
+            with self._open(path) as file:
+                parts.append(_of_runs(file.read(), wanted))
         return self._once("cases", parts)
 
     def _once(self, name: str, parts: list[pa.Table]) -> pa.Table:
@@ -208,8 +213,8 @@ class Index:
         parts = []
         seen: set[str] = set()
         for path in files:
-            with self.fs.open(path, "rb") as stream:
-                table = pq.read_table(stream)
+            with self._open(path) as file:
+                table = file.read()
             runs = set(pc.unique(table["run_id"]).to_pylist())
             parts.append(_of_runs(table, runs - seen) if runs & seen else table)
             seen |= runs
@@ -223,6 +228,15 @@ class Index:
 
     def _run_files(self) -> list[str]:
         return self._listed(f"{self.root}/runs", ".json")
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[pq.ParquetFile]:
+        if isinstance(self.fs, LocalFileSystem):
+            with pq.ParquetFile(path, memory_map=True) as file:
+                yield file
+        else:
+            with self.fs.open(path, "rb") as stream:
+                yield pq.ParquetFile(stream)
 
     def _months(self, name: str) -> list[str]:
         return self._listed(f"{self.root}/{name}")
@@ -265,13 +279,19 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _groups(file: pq.ParquetFile, key: str, low: str, high: str) -> pa.Table:
-    """Return the rows between two keys from the row groups whose bounds admit them."""
-    column = file.schema_arrow.names.index(key)
-    wanted = []
-    for number in range(file.metadata.num_row_groups):
-        bounds = file.metadata.row_group(number).column(column).statistics
-        if bounds is None or not bounds.has_min_max or (bounds.min <= high and bounds.max >= low):
-            wanted.append(number)
+    """Return the rows between two keys, reading only the row groups that can hold them.
+
+    Rows are sorted by the key, so the first such group is found by halving.
+    """
+    column, metadata = file.schema_arrow.names.index(key), file.metadata
+
+    def bounds(number: int) -> tuple[str, str]:
+        statistics = metadata.row_group(number).column(column).statistics
+        return (statistics.min, statistics.max) if statistics and statistics.has_min_max else ("", high)
+
+    groups = range(metadata.num_row_groups)
+    first = bisect_left(groups, low, key=lambda number: bounds(number)[1])
+    wanted = list(takewhile(lambda number: bounds(number)[0] <= high, groups[first:]))
     table = file.read_row_groups(wanted)
     return table.filter(pc.and_(pc.greater_equal(table[key], low), pc.less_equal(table[key], high)))
 

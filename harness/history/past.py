@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from harness.history.views import GOOD, TELLING, RunView, Sample
@@ -61,8 +60,8 @@ def flaky(past: Past) -> bool:
     """Tell whether the case left its status and came back, not long ago, for no recorded reason or often."""
     stretches = _stretches(past, _history(past))
     excursions = [
-        same_ground(past, stretch[-1], after[0])
-        for stretch, after in pairwise(stretches[1:])
+        same_ground(past, before[-1], stretch[0]) and same_ground(past, stretch[-1], after[0])
+        for before, stretch, after in zip(stretches, stretches[1:], stretches[2:], strict=False)
         if len(stretch) <= EXCURSION
     ]
     return any(excursions) or len(excursions) > 2
@@ -71,7 +70,12 @@ def flaky(past: Past) -> bool:
 def excursion(past: Past, last: int) -> bool:
     """Tell whether the failures that end tonight were few and came and went with nothing recorded."""
     stretches = _stretches(past, _history(past))
-    return len(stretches) > 1 and len(stretches[-1]) <= EXCURSION and same_ground(past, last, len(past.samples) - 1)
+    return (
+        len(stretches) > 1
+        and len(stretches[-1]) <= EXCURSION
+        and same_ground(past, stretches[-2][-1], stretches[-1][0])
+        and same_ground(past, last, len(past.samples) - 1)
+    )
 
 
 def settled(past: Past) -> bool:

@@ -100,7 +100,7 @@ def _by_column(table: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, list[An
 def samples(table: pa.Table) -> list[Sample]:
     """Return the rows of a ``cases`` table as samples. Each distinct text is converted once."""
     columns = [
-        table["case"].to_pylist(),
+        _mapped(table["case"], str),
         _mapped(table["status"], Status),
         _mapped(table["kind"], OutcomeKind),
         _mapped(table["stage"], Stage),
@@ -119,4 +119,8 @@ def samples(table: pa.Table) -> list[Sample]:
 def _mapped(column: pa.ChunkedArray, convert: Any) -> list[Any]:
     encoded = column.combine_chunks().dictionary_encode()
     words = [None if word is None else convert(word) for word in encoded.dictionary.to_pylist()]
-    return [None if at is None else words[at] for at in encoded.indices.to_pylist()]
+    if len(words) == 1 and not encoded.null_count:
+        return words * len(encoded)
+    if encoded.null_count:
+        return [None if at is None else words[at] for at in encoded.indices.to_pylist()]
+    return [words[at] for at in encoded.indices.to_numpy()]

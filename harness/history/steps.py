@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from statistics import median
+from itertools import accumulate, islice
 
 WINDOW = 30
 """Values of a level that are looked at; older ones add little and may have crept."""
@@ -19,6 +18,8 @@ MINIMUM = 5
 _KEPT = 0.9
 _GAUSSIAN = 1.27
 """Root mean square of a Gaussian over that of its `_KEPT` smallest residuals (simulated, 10 to 30 values)."""
+PEERS_LOOKED_AT = 500
+"""Series that are enough to know what noise is usual."""
 _PEERS = 20
 """Weight of the peers' noise, in values."""
 
@@ -132,20 +133,28 @@ def spread(values: Sequence[float]) -> float:
     """Return a standard deviation that one outlier in ten does not move."""
     if len(values) < 2:
         return 0.0
-    middle = median(values)
-    kept = _nearest(values, middle)
+    middle, kept = _nearest(values)
     return _GAUSSIAN * math.sqrt(sum((value - middle) ** 2 for value in kept) / len(kept))
 
 
 def center(values: Sequence[float]) -> float:
     """Return a mean that one outlier in ten does not move."""
-    kept = _nearest(values, median(values))
+    _, kept = _nearest(values)
     return sum(kept) / len(kept)
 
 
-def _nearest(values: Sequence[float], middle: float) -> list[float]:
-    """Return the nine tenths of values that lie nearest to the middle."""
-    return sorted(values, key=lambda value: abs(value - middle))[: max(2, math.ceil(_KEPT * len(values)))]
+def _nearest(values: Sequence[float]) -> tuple[float, list[float]]:
+    """Return the median and the nine tenths of values that lie nearest to it."""
+    ordered = sorted(values)
+    count = len(ordered)
+    middle = (ordered[count // 2] + ordered[(count - 1) // 2]) / 2
+    low, high = 0, count
+    for _ in range(min(count - math.ceil(_KEPT * count), count - 2)):
+        if middle - ordered[low] > ordered[high - 1] - middle:
+            low += 1
+        else:
+            high -= 1
+    return middle, ordered[low:high]
 
 
 def pooled_noise(series: Iterable[Sequence[float]], floor: float) -> float:
@@ -153,6 +162,7 @@ def pooled_noise(series: Iterable[Sequence[float]], floor: float) -> float:
 
     It is what their peers lend to a short series, whose own scatter is hardly known yet.
     """
-    found = [spread(values[-WINDOW:]) for values in series if len(values) >= MINIMUM]
+    long = (values[-WINDOW:] for values in series if len(values) >= MINIMUM)
+    found = [spread(values) for values in islice(long, PEERS_LOOKED_AT)]
     noisy = sorted(value for value in found if value > floor)
     return noisy[3 * len(noisy) // 4] if noisy else 0.0

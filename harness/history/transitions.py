@@ -10,6 +10,7 @@ from harness.records import Change, ChangeKind, OutcomeKind, Stage, Status
 
 STAGES = {stage: index for index, stage in enumerate(Stage)}
 LOOSER_WHEN_SMALLER = frozenset({"cosine"})
+DECIDED = TELLING | {Status.SKIP}
 SAME_ERROR = 1.25
 """Errors within this factor of one another are taken for the same when a limit moves."""
 
@@ -24,24 +25,25 @@ def status_changes(past: Past) -> Iterator[Change]:
     if now.retried:
         kinds = ", then ".join(now.retried)
         yield past.change(len(past.samples) - 2, ChangeKind.FLAKY, "worse", f"{kinds} within one run")
-    telling = past.telling()
-    if telling:
-        last = telling[-1]
+    before = range(len(past.samples) - 2, -1, -1)
+    last = next((at for at in before if past.samples[at].status in TELLING), None)
+    if last is not None:
         relaxed = list(_relaxed(past, last))
         yield from relaxed
         yield from _judged(past, last, bool(relaxed))
 
 
 def _skipping(past: Past) -> Iterator[Change]:
-    decided = [i for i, one in enumerate(past.samples[:-1]) if one.status in TELLING | {Status.SKIP}]
-    if not decided:
+    before = range(len(past.samples) - 2, -1, -1)
+    last = next((at for at in before if past.samples[at].status in DECIDED), None)
+    if last is None:
         return
-    then, now = past.samples[decided[-1]], past.samples[-1]
+    then, now = past.samples[last], past.samples[-1]
     if then.status is not Status.SKIP and now.status is Status.SKIP:
         why = f"is skipped: {now.sentence or now.kind}"
-        yield past.change(decided[-1], ChangeKind.GONE, "worse", why)
+        yield past.change(last, ChangeKind.GONE, "worse", why)
     elif then.status is Status.SKIP and now.status in TELLING:
-        yield past.change(decided[-1], ChangeKind.NEW, "neutral", "runs, and was skipped before")
+        yield past.change(last, ChangeKind.NEW, "neutral", "runs, and was skipped before")
 
 
 def _no_result(past: Past) -> Iterator[Change]:
