@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from harness.checkpoints.fingerprint import weights_digest
@@ -150,6 +149,10 @@ def _names(names: list[str]) -> str:
 
 
 def _words(error: BaseException, checkpoint: Checkpoint) -> str:
-    """Return the error's own words, on one line, without the local path."""
-    text = " ".join(str(error).split()).replace(str(Path(checkpoint.folder)), "<folder>")
-    return f"{type(error).__name__}: {text[:600]}"
+    """Return the error's own words on one plain line, without the local path and pickle's long advice."""
+    text = str(error).replace(checkpoint.folder, "<folder>")
+    if isinstance(error, pickle.UnpicklingError):
+        text = f"holds more than weights, refused: {text.partition('WeightsUnpickler error: ')[2] or text}"
+        text = text.partition(" Please use")[0]
+    plain = "".join(character for character in " ".join(text.split()) if character.isprintable())
+    return f"{type(error).__name__}: {plain[:600]}"
