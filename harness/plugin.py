@@ -11,7 +11,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,10 @@ class RunControl:
         self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._pool = LocalPool(self._carry_out, self.settings.workers, self.pipeline.memory)
         known = read_durations(self._durations)
-        self._pool.submit(_job(case, known) for case in cases if case.id not in self._results)
+        jobs = [_job(case, known) for case in cases if case.id not in self._results]
+        if self.options.maxfail:  # -x means: in the order of the plan, as far as the first that fails
+            jobs = [replace(job, seconds=0.0) for job in jobs]
+        self._pool.submit(jobs)
 
     @property
     def _durations(self) -> Path:

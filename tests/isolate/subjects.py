@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from harness.isolate.child import Marker
-from harness.records import Outcome, OutcomeKind, Record, Stage
+from harness.records import Record, Stage
 
 
 class Answer(Record):
@@ -75,16 +75,33 @@ def leave_grandchild(mark: Marker, request: str) -> Answer:
     return Answer(text="unreachable")
 
 
-def connect_out(mark: Marker, request: str) -> Outcome:
+def connect_out(mark: Marker, request: str) -> Answer:
+    """Every way out that a process has; tells what became of each."""
     import socket
 
+    libc = ctypes.CDLL(None, use_errno=True)
+    ways = {
+        "connect": lambda: socket.create_connection(("127.0.0.1", int(request)), timeout=2),
+        "udp": lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM),
+        "name": lambda: socket.getaddrinfo("example.org", 443),
+        "unix": lambda: socket.socketpair()[0].close(),
+        "libc": lambda: f"returns {libc.socket(2, 1, 0)}, errno {ctypes.get_errno()}",
+        "child": lambda: _reach_from_another_program(request),
+    }
+    return Answer(text="; ".join(f"{name}: {_told(way)}" for name, way in ways.items()))
+
+
+def _told(way) -> str:
     try:
-        socket.create_connection(("127.0.0.1", 9), timeout=1)
-    except PermissionError as error:
-        return Outcome(kind=OutcomeKind.COMPLETED, message=str(error))
+        return f"{way() or 'works'}"
     except OSError as error:
-        return Outcome(kind=OutcomeKind.RUNTIME_ERROR, message=f"reached the network: {error}")
-    return Outcome(kind=OutcomeKind.RUNTIME_ERROR, message="connected")
+        return f"{type(error).__name__} {str(error)[:45]}"
+
+
+def _reach_from_another_program(port: str) -> str:
+    code = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=2)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else "connected"
 
 
 def threaded_product(mark: Marker, request: str) -> Answer:
@@ -93,3 +110,46 @@ def threaded_product(mark: Marker, request: str) -> Answer:
     mark(Stage.RUN)
     square = torch.ones(768, 768)
     return Answer(text=f"{float((square @ square).sum()):.0f} {torch.get_num_threads()}")
+
+
+def babble(mark: Marker, request: str) -> Answer:
+    """Bytes that are no message, where the answer should be."""
+    mark(Stage.RUN)
+    import pickle
+
+    mark._connection.send_bytes(pickle.dumps({"not": "json"}) if request == "pickle" else request.encode())
+    time.sleep(600)
+    return Answer(text="unreachable")
+
+
+def work_silently(mark: Marker, request: str) -> Answer:
+    """Busy longer than a stall is allowed to be, without a word."""
+    mark(Stage.RUN)
+    end = time.monotonic() + float(request)
+    while time.monotonic() < end:
+        sum(range(10_000))
+    return Answer(text="done")
+
+
+def write_slowly(mark: Marker, request: str) -> Answer:
+    """Idle, with a word now and then."""
+    mark(Stage.RUN)
+    for _ in range(int(request)):
+        time.sleep(0.5)
+        print("still here", flush=True)
+    return Answer(text="done")
+
+
+def print_much(mark: Marker, request: str) -> Answer:
+    mark(Stage.RUN)
+    for _ in range(int(request) >> 20):
+        print("x" * ((1 << 20) - 1))
+    print("the end with SECRET")
+    raise RuntimeError("failed with SECRET")
+
+
+def wait_for_ever(mark: Marker, request: str) -> Answer:
+    Path(request).write_text(str(os.getpid()))
+    mark(Stage.RUN)
+    time.sleep(600)
+    return Answer(text="unreachable")

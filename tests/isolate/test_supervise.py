@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,9 +102,78 @@ def test_grandchild_in_its_own_session_dies_too(isolator: Isolator, tmp_path: Pa
 
 
 def test_no_network_after_resolve(isolator: Isolator, tmp_path: Path) -> None:
-    ended = run(isolator, "connect_out", "", tmp_path / "log")
+    """A listener on this machine hears nothing: not from Python, not from libc, not from another program."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        port = listener.getsockname()[1]
+        ended = run(isolator, "connect_out", str(port), tmp_path / "log")
+        with pytest.raises(TimeoutError):
+            listener.accept()
     assert ended.value is not None
-    assert "network access after the resolve stage is refused" in ended.value
+    refused = "PermissionError network access after the resolve stage is ref"
+    assert json.loads(ended.value)["text"].split("; ") == [
+        f"connect: {refused}",
+        f"udp: {refused}",
+        f"name: {refused}",
+        "unix: works",
+        "libc: returns -1, errno 13",
+        "child: PermissionError: [Errno 13] Permission denied",
+    ]
+
+
+@pytest.mark.parametrize("text", ["pickle", "[1, 2]", "{", '["stage", "lunch", 1.0, 1]', '["failed", "{}", 1.0, 1]'])
+def test_an_answer_that_is_none_is_never_executed(isolator: Isolator, tmp_path: Path, text: str) -> None:
+    ended = run(isolator, "babble", text, tmp_path / "log")
+    assert (ended.value, ended.outcome.kind, ended.outcome.stage) == (None, OutcomeKind.CRASH, Stage.RUN)
+    assert ended.outcome.message.startswith("answered with something that is no answer (")
+
+
+def test_a_stall_ends_before_the_limit_of_its_stage(isolator: Isolator, tmp_path: Path) -> None:
+    limits = Limits({}, default=600, stall=2.0)
+    outcome = run(isolator, "hang", "RUN", tmp_path / "log", limits=limits).outcome
+    assert (outcome.kind, outcome.stage) == (OutcomeKind.TIMEOUT, Stage.RUN)
+    assert outcome.message.startswith("stalled: no output and no work for ")
+    assert "subjects.py" in outcome.detail
+
+
+@pytest.mark.parametrize(("name", "request_text"), [("work_silently", "4"), ("write_slowly", "8")])
+def test_work_or_words_are_no_stall(isolator: Isolator, tmp_path: Path, name: str, request_text: str) -> None:
+    ended = run(isolator, name, request_text, tmp_path / "log", limits=Limits({}, default=600, stall=2.0))
+    assert ended.outcome.kind is OutcomeKind.COMPLETED
+
+
+def test_logs_are_bounded_and_clean(tmp_path: Path) -> None:
+    own = Isolator(clean=lambda text: text.replace("SECRET", "***"))
+    try:
+        outcome = run(own, "print_much", str(3 << 20), tmp_path / "log").outcome
+    finally:
+        own.close()
+    assert outcome.message == "RuntimeError: failed with ***"
+    assert "SECRET" not in outcome.detail
+    text = (tmp_path / "log").read_text()
+    assert "bytes left out" in text
+    assert "the end with ***" in text
+    assert "SECRET" not in text
+    assert len(text) < (1 << 20) + 200
+
+
+def test_aborting_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+    own = Isolator()
+    pid_file = tmp_path / "pid"
+    ended: list[Ended] = []
+    thread = threading.Thread(target=lambda: ended.append(run(own, "wait_for_ever", str(pid_file), tmp_path / "log")))
+    thread.start()
+    while not pid_file.exists():
+        time.sleep(0.05)
+    own.abort()
+    thread.join(30)
+    assert [(e.outcome.kind, e.outcome.message) for e in ended] == [
+        (OutcomeKind.CANCELLED, "the run was interrupted while it ran")
+    ]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    assert run(own, "echo", "", tmp_path / "log").outcome.kind is OutcomeKind.CANCELLED
+    own.close()
 
 
 def test_threads_work_in_children(isolator: Isolator, tmp_path: Path) -> None:
