@@ -47,3 +47,17 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+
+
+@nox.session
+def drill(session: nox.Session) -> None:
+    """Break things on purpose, 70 ways, and show that each is told for what it is. Some minutes."""
+    install(session, "tests")
+    session.run("python", "-m", "tests.drill", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Ask for known vulnerabilities of the tested versions. Needs the network: without it, it fails."""
+    session.install("pip-audit>=2.9,<3")
+    session.run("pip-audit", "--strict", "--no-deps", "--disable-pip", "-r", "constraints.txt", *session.posargs)
