@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import nox
 
 nox.needs_version = ">=2025.2"
@@ -38,6 +41,24 @@ def tests(session: nox.Session) -> None:
     """Test the two packages."""
     install(session, "tests")
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Drive the report in Debian's Chromium: views, queries, accessibility, three readers."""
+    need_chromium(session)
+    install(session, "tests", "browser")
+    session.run("pytest", "tests/browser", *session.posargs)
+
+
+def need_chromium(session: nox.Session) -> None:
+    """Take Debian's package where root may install it; say what to install otherwise."""
+    if shutil.which("chromium"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        session.error("chromium is not on PATH; install it (Debian: apt-get install chromium) and run again")
+    session.run("apt-get", "update", external=True)
+    session.run("apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True)
 
 
 @nox.session
