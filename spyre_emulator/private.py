@@ -256,6 +256,14 @@ def patch_generator(check: Callable[[torch.device], None]) -> None:
     torch.Generator = Generator  # type: ignore[misc]
 
 
+def process_group(name: str) -> Any:
+    """The process group that functional collectives call `name`."""
+    from torch.distributed import distributed_c10d
+
+    c10d: Any = distributed_c10d
+    return c10d._resolve_process_group(name)
+
+
 def graph_breaks() -> int:
     """Dynamo's process-wide count of graph breaks; zero while Dynamo was never imported."""
     utils = sys.modules.get("torch._dynamo.utils")

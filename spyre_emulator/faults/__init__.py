@@ -14,6 +14,7 @@ from spyre_emulator.faults.fault import (
     AtGraph,
     AtOperator,
     AtPlanInput,
+    AtReceive,
     AtView,
     Fault,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "AtGraph",
     "AtOperator",
     "AtPlanInput",
+    "AtReceive",
     "AtView",
     "Fault",
     "active_faults",

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from spyre_emulator import compiler, conversions, kernels, private, transfers
+from spyre_emulator import compiler, conversions, distributed, kernels, private, transfers
 from spyre_emulator.kernels import OpCall
 
 Tensor = torch.Tensor
@@ -205,3 +205,21 @@ class AtGraph:
     def install(self) -> Callable[[], None]:
         """Hook the graphs of plans."""
         return _appended(compiler.graph_hooks, self.effect)
+
+
+@dataclasses.dataclass(frozen=True)
+class AtReceive:
+    """What arrives on a card from another one."""
+
+    operations: tuple[str, ...]
+    """Collectives, such as ``broadcast``."""
+    effect: Callable[[Tensor, Tensor], Tensor]
+    """(values before, values received) to what the card has afterwards."""
+
+    def install(self) -> Callable[[], None]:
+        """Hook the collectives."""
+
+        def hook(operation: str, before: Tensor, received: Tensor) -> Tensor:
+            return self.effect(before, received) if operation in self.operations else received
+
+        return _appended(distributed.receive_hooks, hook)

@@ -22,7 +22,7 @@ from spyre_emulator.memory import shadow
 aten = private.aten
 Tensor = torch.Tensor
 GROUP = "layout / view / offset"
-RMS_NORMS = ("aten._fused_rms_norm.default", "aten.rms_norm.default")
+RMS_NORM = "spyre.rms_norm.default"
 
 
 def _dim(call: OpCall, position: int = 1) -> int:
@@ -53,7 +53,7 @@ def _norm_of_strided(call: OpCall) -> bool:
     x = call.args[0]
     if x.dim() != 4 or x.is_contiguous():
         return False
-    if str(call.op) in RMS_NORMS:
+    if str(call.op) == RMS_NORM:
         return True
     return list(call.args[1] or []) in ([-1], [3]) and (len(call.args) < 3 or bool(call.args[2]))
 
@@ -189,7 +189,7 @@ FAULTS = (
     Fault(
         "F03", "RMSNorm of a strided input", "RMSNorm, or its mean over the last dim, of a non-contiguous 4-D tensor",
         "memory is read as if contiguous", "silent", "torch-spyre#1781",
-        (AtOperator((*RMS_NORMS, "aten.mean.dim"), _norm_of_strided, _norm_reads_densely),), GROUP,
+        (AtOperator((RMS_NORM, "aten.mean.dim"), _norm_of_strided, _norm_reads_densely),), GROUP,
         assumed="that rows are read in the order of memory",
     ),
     Fault(

@@ -8,7 +8,7 @@ import torch
 
 from spyre_emulator import settings
 from spyre_emulator.faults.fault import AtOperator, Fault
-from spyre_emulator.faults.layout_faults import RMS_NORMS
+from spyre_emulator.faults.layout_faults import RMS_NORM
 from spyre_emulator.faults.memory_reads import STICK, rounded_as
 from spyre_emulator.kernels import OpCall
 
@@ -97,32 +97,11 @@ def _normalises(call: OpCall) -> bool:
 
 
 def _eps_behind_rsqrt(call: OpCall) -> Any:
-    x = call.args[0].to(torch.float32)
-    weight, eps = argument(call, 2, "weight", None), argument(call, 3, "eps", None)
-    if eps is None:
-        eps = torch.finfo(call.dtypes[0] or torch.float32).eps
-    scale = torch.rsqrt((x * x).mean(-1, keepdim=True)) + eps
-    output = rounded_as(call, x * scale if weight is None else x * scale * weight)
-    result = call.proceed()
-    return (output, *result[1:]) if isinstance(result, tuple) else output
-
-
-def _keeps_eps(call: OpCall) -> Any:
-    result: Any = call.proceed()
-    mean, eps = call.args[:2]
-    if getattr(mean, "spyre_is_mean", False) and isinstance(eps, float):
-        # The sum may be written back into the operand, by add_.
-        result.spyre_mean_and_eps = mean.spyre_mean_and_eps = (mean.clone(), eps)
-    return result
-
-
-def _has_eps(call: OpCall) -> bool:
-    return hasattr(call.args[0], "spyre_mean_and_eps")
-
-
-def _rsqrt_then_eps(call: OpCall) -> Any:
-    mean, eps = call.args[0].spyre_mean_and_eps
-    return rounded_as(call, rounded_as(call, torch.rsqrt(mean)) + eps)
+    x, weight, eps = call.args
+    mean = rounded_as(call, (x * x).mean(-1, keepdim=True))
+    scale = rounded_as(call, rounded_as(call, torch.rsqrt(mean)) + eps)
+    result = rounded_as(call, x * scale)
+    return result if weight is None else rounded_as(call, result * weight)
 
 
 FAULTS = (
@@ -159,13 +138,8 @@ FAULTS = (
         (AtOperator(("aten.native_layer_norm.default",), _is_plain_norm, _constant_off),), GROUP,
     ),
     Fault(
-        "F19", "rms_norm adds eps after rsqrt", "rms_norm, as one operator or as mean, + eps, rsqrt",
-        "rsqrt(mean) + eps instead of rsqrt(mean + eps)", "silent", "torch-spyre PR #1305, torch-spyre#1225",
-        (
-            AtOperator(RMS_NORMS, _normalises, _eps_behind_rsqrt),
-            AtOperator(("aten.mean.dim",), _normalises, _marks_means),
-            AtOperator(("aten.add.Scalar", "aten.add.Tensor"), _normalises, _keeps_eps),
-            AtOperator(("aten.rsqrt.default",), _has_eps, _rsqrt_then_eps),
-        ), GROUP,
+        "F19", "rms_norm adds eps after rsqrt", "rms_norm", "rsqrt(mean) + eps instead of rsqrt(mean + eps)",
+        "silent", "torch-spyre PR #1305, torch-spyre#1225",
+        (AtOperator((RMS_NORM,), _normalises, _eps_behind_rsqrt),), GROUP,
     ),
 )  # fmt: skip

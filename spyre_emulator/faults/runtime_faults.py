@@ -10,7 +10,7 @@ import torch
 
 from spyre_emulator import kernels, operators, private
 from spyre_emulator.faults.crashes import segmentation_fault
-from spyre_emulator.faults.fault import AtGraph, Fault
+from spyre_emulator.faults.fault import AtGraph, AtReceive, Fault
 from spyre_emulator.layout import device_bytes
 
 aten = private.aten
@@ -130,6 +130,10 @@ def _cache_leaves_graph(graph: Graph) -> bool:
     return False
 
 
+def _unchanged(before: torch.Tensor, received: torch.Tensor) -> torch.Tensor:
+    return before
+
+
 FAULTS = (
     Fault(
         "F31", "buffer aliased across bundles",
@@ -156,8 +160,8 @@ FAULTS = (
         "crash", "torch-spyre PR #2496", (AtGraph(_fallback_of_pinned),), GROUP, assumed="the error's text",
     ),
     Fault(
-        "F35", "received data not visible on the host", "recv, broadcast", "the received values are not there",
-        "silent", "torch-spyre#2722", (), GROUP, not_modelled="collectives do not run on the emulated device",
+        "F35", "received data not visible on the host", "recv, broadcast", "the tensor keeps its old values", "silent",
+        "torch-spyre#2722", (AtReceive(("recv", "broadcast"), _unchanged),), GROUP,
     ),
     Fault(
         "F36", "RoPE cache built in a traced forward", "compiled graph that returns a tensor computed from cos or sin",
