@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.records import CaseResult, Environment, OutcomeKind, Role, Status
+from harness.report.columns import column_of, column_text
 from harness.report.completeness import Completeness, completeness
 from harness.report.inputs import ReportRun
 from harness.report.night import Night, night
@@ -67,7 +66,7 @@ class RunDigest:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain["outcomes"] = plain["outcomes"].hex()
         facts, judged = asdict(self.facts), self.night
-        columns = {name: array_text(plain[name]) for name in ("ratios", "shares", "seconds")}
+        columns = {name: column_text(plain[name]) for name in ("ratios", "shares", "seconds")}
         return json.dumps(
             {
                 **plain,
@@ -92,7 +91,7 @@ class RunDigest:
         return cls(
             **{
                 **tree,
-                **{name: array_of(tree[name]) for name in ("ratios", "shares", "seconds")},
+                **{name: column_of(tree[name]) for name in ("ratios", "shares", "seconds")},
                 "ids": tuple(tree["ids"]),
                 "outcomes": bytes.fromhex(tree["outcomes"]),
                 "started": datetime.fromisoformat(tree["started"]),
@@ -102,22 +101,6 @@ class RunDigest:
                 "night": Night(counts=counts, **tree["night"]),
             }
         )
-
-
-def array_text(numbers: array[float]) -> str:
-    """The numbers as base64 of little-endian float32: what a chart needs, four bytes each."""
-    short = array("f", numbers)
-    if sys.byteorder == "big":
-        short.byteswap()
-    return base64.b64encode(short.tobytes()).decode()
-
-
-def array_of(text: str) -> array[float]:
-    """The numbers of `array_text`."""
-    short = array("f", base64.b64decode(text))
-    if sys.byteorder == "big":
-        short.byteswap()
-    return array("d", short)
 
 
 def digest(source: ReportRun, visit: Callable[[CaseResult], None] | None = None) -> RunDigest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from xml.etree import ElementTree
+from html import escape
 
 from harness.records import CaseResult, Run, Status
 from harness.report.numbers import json_number
@@ -31,11 +31,10 @@ def junit(run: Run, results: Iterable[CaseResult]) -> str:
     found: dict[str, str] = {}
     for result in results:
         row = result_row(run.run_id, result)
-        found[row.case_id] = ElementTree.tostring(testcase(row, result.outcome.detail), encoding="unicode")
+        found[row.case_id] = testcase(row, result.outcome.detail)
     for case in run.plan:
         if case.id not in found:
-            missing = testcase(missing_row(run.run_id, case), "")
-            found[case.id] = ElementTree.tostring(missing, encoding="unicode")
+            found[case.id] = testcase(missing_row(run.run_id, case), "")
     return document(run, list(found.values()))
 
 
@@ -54,22 +53,25 @@ def document(run: Run, testcases: Sequence[str]) -> str:
     )
 
 
-def testcase(row: CaseRow, detail: str) -> ElementTree.Element:
-    """One case with its evidence as properties."""
-    case = ElementTree.Element(
-        "testcase",
-        classname=visible(f"{row.model}.{row.task}"),
-        name=visible(row.case_id),
-        time=f"{row.seconds or 0:.3f}",
+def testcase(row: CaseRow, detail: str) -> str:
+    """One case as XML text, with its evidence as properties."""
+    pairs = [("status", row.status), ("outcome", row.outcome), *_evidence(row)]
+    properties = "".join(f'<property name="{name}" value="{_attribute(value)}" />' for name, value in pairs)
+    head = (
+        f'<testcase classname="{_attribute(f"{row.model}.{row.task}")}" name="{_attribute(row.case_id)}" '
+        f'time="{row.seconds or 0:.3f}"><properties>{properties}</properties>'
     )
-    properties = ElementTree.SubElement(case, "properties")
-    for name, value in [("status", row.status), ("outcome", row.outcome), *_evidence(row)]:
-        ElementTree.SubElement(properties, "property", name=name, value=visible(value))
     element = _ELEMENT.get(Status(row.status))
     if element:
-        found = ElementTree.SubElement(case, element, type=row.outcome, message=f"{row.status}: {row.sentence}")
-        found.text = shown(detail, DETAIL_LIMIT) if detail else None
-    return case
+        message = _attribute(f"{row.status}: {row.sentence}")
+        text = escape(shown(detail, DETAIL_LIMIT), quote=False) if detail else ""
+        head += f'<{element} type="{row.outcome}" message="{message}">{text}</{element}>'
+    return head + "</testcase>"
+
+
+def _attribute(text: str) -> str:
+    """The text inside double quotes; parsers would turn a bare newline into a space."""
+    return escape(visible(text)).replace("\n", "&#10;").replace("\t", "&#9;")
 
 
 def _evidence(row: CaseRow) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.records import Case, CaseResult
+from harness.report.columns import column_text
 from harness.report.digest import OUTCOMES, UNDEFINED, RunDigest
 from harness.report.numbers import json_number
 from harness.report.text import shown
@@ -152,11 +153,7 @@ def _number(value: float, digits: int) -> float | int | str | None:
 def run_columns(timeline: Timeline, run: int) -> dict[str, Any]:
     """One run's numbers in the order of the matrix, cases that are gone at the end: for comparison."""
     ratios, shares, seconds = timeline.numbers(run)
-    return {
-        "ratio": [_number(value, 4) for value in ratios],
-        "share": [_number(value, 3) for value in shares],
-        "seconds": [_number(value, 3) for value in seconds],
-    }
+    return {"ratio": column_text(ratios), "share": column_text(shares), "seconds": column_text(seconds)}
 
 
 def gone(timeline: Timeline) -> dict[str, Any]:

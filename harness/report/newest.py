@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-from xml.etree import ElementTree
 
 from harness.records import Case, CaseResult
 from harness.report.chunks import Tree, packed
@@ -16,7 +14,7 @@ from harness.report.junit import document, testcase
 from harness.report.logs import Shelf
 from harness.report.markdown import summary
 from harness.report.matrix import CaseFacts, Configuration, ModelEntry, configurations, entries, matrix
-from harness.report.numbers import dumps, json_number
+from harness.report.numbers import dumps
 from harness.report.ops import OpTable
 from harness.report.rows import CaseRow, missing_row, result_row
 from harness.report.tables import csv_table, json_table
@@ -63,21 +61,21 @@ class Newest:
         text = case_text(result, **{key: value for key, value in more.items() if value})
         self._keep(result_row(self._source.run.run_id, result), text, result.outcome.detail)
         self._facts[result.case.id] = CaseFacts.of(result)
-        self._cases[result.case.id] = result.case
+        self._cases.setdefault(result.case.id, result.case)
         self._ops.add(result)
 
     def _keep(self, row: CaseRow, text: str, detail: str = "") -> None:
         self.table[row.case_id] = row
         self._details[row.case_id] = text
-        self._junit[row.case_id] = ElementTree.tostring(testcase(row, detail), encoding="unicode")
+        self._junit[row.case_id] = testcase(row, detail)
 
     def write(self, timeline: Timeline, labels: Mapping[str, str]) -> None:
         """Write all data of the newest run."""
-        texts = [self._model_text(row, timeline) for row in self.rows]
-        starts = packed(len(text) for text in texts)
+        sizes = (sum(len(self._details[case.id]) for case in row.cases) for row in self.rows)
+        starts = packed(sizes)
         for number, start in enumerate(starts):
-            end = starts[number + 1] if number + 1 < len(starts) else len(texts)
-            self._tree.text_chunk(f"detail-{number}", f"[{','.join(texts[start:end])}]")
+            end = starts[number + 1] if number + 1 < len(starts) else len(self.rows)
+            self._write_chunk(number, self.rows[start:end], timeline)
         ids = self.ids
         packed_matrix = matrix(self.rows, self.digest, timeline, self._facts, labels)
         self._tree.data("matrix", {**packed_matrix, "starts": starts})
@@ -87,6 +85,13 @@ class Newest:
         for line in self.support:
             self._tree.write(line.badge, dumps(badge(line)) + "\n")
 
+    def _write_chunk(self, number: int, rows: Sequence[ModelEntry], timeline: Timeline) -> None:
+        """Write the details of neighbouring models and, beside them, their numbers over time."""
+        self._tree.text_chunk(f"detail-{number}", f"[{','.join(self._model_text(row) for row in rows)}]")
+        first = timeline.place[rows[0].cases[0].id]
+        last = timeline.place[rows[-1].cases[-1].id] + 1
+        self._tree.data(f"history-{number}", {"first": first, **timeline.history(first, last)})
+
     def _write_downloads(self, ids: Sequence[str]) -> None:
         ordered = [self.table[case_id] for case_id in ids]
         self._tree.write("data/cases.csv", csv_table(ordered))
@@ -94,16 +99,8 @@ class Newest:
         self._tree.write("data/junit.xml", document(self._source.run, [self._junit[case_id] for case_id in ids]))
         self._tree.write("data/summary.md", summary(self._source.run.run_id, ordered, self.digest))
 
-    def _model_text(self, row: ModelEntry, timeline: Timeline) -> str:
-        cases = ",".join(self._case_text(case, timeline) for case in row.cases)
+    def _model_text(self, row: ModelEntry) -> str:
+        """The model's details; its texts are let go, for they are the most of the memory."""
+        cases = ",".join(self._details.pop(case.id) for case in row.cases)
         head = dumps({"model": shown(row.model, 300), "task": row.task})
         return f'{head[:-1]},"cases":[{cases}]}}'
-
-    def _case_text(self, case: Case, timeline: Timeline) -> str:
-        ratios, shares, seconds = timeline.case_numbers(case.id)
-        history = {"ratio": _history(ratios), "share": _history(shares), "seconds": _history(seconds)}
-        return f'{self._details[case.id][:-1]},"history":{dumps(history)}}}'
-
-
-def _history(numbers: Sequence[float]) -> list[Any]:
-    return [None if value < 0 else json_number(value, 4) for value in numbers]

@@ -9,16 +9,14 @@ from typing import Any
 
 def json_number(value: float | None, digits: int = 17) -> float | int | str | None:
     """The value for strict JSON: NaN and infinities as the strings that `harness.records` uses."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, int):
+        return value
+    if math.isfinite(value):
+        rounded = float(f"{value:.{digits}g}") if digits < 17 else value
+        return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
     if math.isnan(value):
         return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, int):
-        return value
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def strict(value: Any) -> Any:

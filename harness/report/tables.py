@@ -49,14 +49,12 @@ def parquet_table(rows: Iterable[CaseRow], path: Path) -> None:
 
 
 def _csv_cell(value: Any) -> str | int | float | None:
-    if isinstance(value, float):
-        return json_number(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
     if isinstance(value, str):
         text = visible(value)
         return f"'{text}" if text.startswith(_FORMULA) else text
-    return value  # type: ignore[no-any-return]
+    if isinstance(value, float):
+        return json_number(value)
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _json_cell(value: Any) -> Any:

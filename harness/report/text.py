@@ -19,6 +19,8 @@ def visible(text: str) -> str:
 
     Newlines and tabs stay. A carriage return becomes visible too: XML parsers would turn it into a newline.
     """
+    if text.isprintable():
+        return text
     return _UNPRINTABLE.sub(lambda found: _escape(found.group()), text)
 
 

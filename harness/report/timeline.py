@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from harness.report.columns import column_text
 from harness.report.digest import ABSENT, LETTERS, UNDEFINED, RunDigest
 from harness.report.night import UNEXPECTED
 
@@ -68,10 +69,17 @@ class Timeline:
         for letters in zip(*(columns[0] for columns in self._columns), strict=True):
             yield "".join(_coded(letter, sum(1 for _ in same)) for letter, same in groupby(letters))
 
-    def case_numbers(self, case_id: str) -> tuple[list[float], list[float], list[float]]:
-        """Error ratio, share on device and seconds of one case over all runs."""
-        place = self.place[case_id]
-        return tuple([columns[kind][place] for columns in self._columns] for kind in (1, 2, 3))  # type: ignore[return-value]
+    def history(self, first: int, last: int) -> dict[str, str]:
+        """Numbers of the cases at these places, the last left out, over all runs: a column per kind.
+
+        A column holds all cases of the oldest run, then all of the next one.
+        """
+        columns = [array("d") for _ in range(3)]
+        for one in self._columns:
+            for kind, column in enumerate(columns):
+                column.extend(one[kind + 1][first:last])
+        ratio, share, seconds = map(column_text, columns)
+        return {"ratio": ratio, "share": share, "seconds": seconds}
 
     def last_complete_before(self, run: int) -> int | None:
         """Place of the newest complete run before this one: what a night is compared with."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from harness.records import Status
+from harness.report.columns import column_of
 from harness.report.digest import digest
 from harness.report.timeline import Timeline
 from tests.report.synthetic import Results, Spec, runs
@@ -53,9 +56,9 @@ def test_a_night_is_compared_with_the_last_complete_one():
     assert timeline((P, P, P, P)).last_complete_before(0) is None
 
 
-def test_numbers_of_a_case_over_time():
+def test_numbers_over_time():
     found = timeline((P, P, P, P), (None, P, P, P))
-    ratios, shares, seconds = found.case_numbers(found.ids[0])
-    assert ratios[0] > 1
-    assert 0 < shares[0] <= 1
-    assert (ratios[1], shares[1], seconds[1]) == (-1.0, -1.0, -1.0)
+    columns = {name: list(column_of(text)) for name, text in found.history(0, 2).items()}
+    assert [number > 0 for number in columns["ratio"]] == [True, True, False, True]
+    assert columns["ratio"][2] == columns["share"][2] == columns["seconds"][2] == -1.0
+    assert columns["ratio"][0] == pytest.approx(found.numbers(0)[0][0], rel=1e-6)

@@ -48,7 +48,7 @@ report.views["compare.html"] = async function () {
 
   async function draw() {
     const places = chosen(), first = places[0], last = places[places.length - 1];
-    const columns = await Promise.all(places.map((place) => report.load("run-" + place)));
+    const columns = await Promise.all(places.map(async (place) => ({ ratio: report.column((await report.load("run-" + place)).ratio) })));
     const ratio = (at, side) => report.number(columns[side].ratio[at]);
     const groups = { "Newly failing": [], "Newly passing": [], "Moved inside pass": [], "Other status": [], "Only in some runs": [] };
     all.forEach((one, at) => {

@@ -133,7 +133,7 @@ const report = (function () {
       const hash = "#" + next.toString();
       if (hash === location.hash) return;
       if (push) location.hash = hash;
-      else history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+      else window.history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
     },
   };
 
@@ -156,6 +156,24 @@ const report = (function () {
       document.dispatchEvent(new Event("themechange"));
     });
     show();
+  }
+
+  // A column of float32 in base64: -1 stands for undefined.
+  function column(text) {
+    const raw = atob(text), bytes = new Uint8Array(raw.length);
+    for (let at = 0; at < raw.length; at += 1) bytes[at] = raw.charCodeAt(at);
+    const view = new DataView(bytes.buffer), numbers = new Array(raw.length / 4);
+    for (let at = 0; at < numbers.length; at += 1) {
+      const value = view.getFloat32(4 * at, true);
+      numbers[at] = value === -1 ? null : Number.isFinite(value) ? Number(value.toPrecision(6)) : value;
+    }
+    return numbers;
+  }
+  // Error ratio, share on device and seconds of one case over all runs.
+  async function numbersOverTime(one) {
+    const chunk = await load("history-" + one.model.chunk), runs = report.site.runs.length;
+    const pick = (text) => { const all = column(text), width = all.length / runs; return Array.from({ length: runs }, (_, run) => all[run * width + one.index - chunk.first]); };
+    return { ratio: pick(chunk.ratio), share: pick(chunk.share), seconds: pick(chunk.seconds) };
   }
 
   // Served locally while a run goes on: load the stamp again, and the page when it has changed.
@@ -192,6 +210,6 @@ const report = (function () {
   const views = {};
   return {
     data, load, h, icon, status, STATUS, number, readable, percent, bytes, duration, measured, time, localTimes,
-    state, save, themeButton, follow, open, views,
+    state, save, themeButton, column, numbersOverTime, follow, open, views,
   };
 })();

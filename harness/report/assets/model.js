@@ -27,10 +27,11 @@ report.views["model.html"] = async function () {
     }
     document.title = model.name + " · Spyre conformance";
     const chunk = await report.load("detail-" + model.chunk);
-    draw(model, one, chunk[model.place].cases);
+    const numbers = report.site.runs.length > 1 ? await report.numbersOverTime(one) : null;
+    draw(model, one, chunk[model.place].cases, numbers);
   }
 
-  function draw(model, chosen, details) {
+  function draw(model, chosen, details, numbers) {
     const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Cases of this model" });
     model.cases.forEach((one) => {
       const on = one === chosen;
@@ -49,12 +50,12 @@ report.views["model.html"] = async function () {
       h("h1", {}, model.name),
       h("p", { class: "quiet" }, [model.task, model.architecture, detail.case.licence].filter(Boolean).join(" · ")),
       tabs,
-      h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: "0", "aria-labelledby": "tab-" + chosen.index }, panel(chosen, detail)));
+      h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: "0", "aria-labelledby": "tab-" + chosen.index }, panel(chosen, detail, numbers)));
     if (focusTab) { focusTab = false; document.getElementById("tab-" + chosen.index).focus(); }
   }
   let focusTab = false;
 
-  function panel(one, d) {
+  function panel(one, d, numbers) {
     const v = d.verdict, outputs = (d.comparison || {}).outputs || [], skipped = (d.comparison || {}).not_compared || [];
     const took = d.started ? (Date.parse(d.finished) - Date.parse(d.started)) / 1000 : null;
     return [
@@ -65,7 +66,7 @@ report.views["model.html"] = async function () {
         ["Error ratio", one.ratio === null ? null : report.measured(one.ratio, report.readable(one.ratio, "× the control's"))],
         ["Ops on device", one.share === null ? null : report.percent(one.share)], ["Started", d.started ? report.time(d.started) : null], ["Took", took === null ? null : report.duration(took)]]),
       v.stale_expectation ? h("p", { class: "notice warning" }, "Expectation to remove: " + v.stale_expectation) : null,
-      expectation(d), reproducer(d), failure(d), history(one, d), evidence.findings(d),
+      expectation(d), reproducer(d), failure(d), history(one, numbers), evidence.findings(d),
       h("div", { class: "split" }, outputs.map((output) => [evidence.numbers(output), h("div", {}, evidence.steps(output), evidence.divergences(output))])),
       skipped.length ? evidence.section("Not compared", h("ul", {}, skipped.map((text) => h("li", {}, text)))) : null,
       evidence.ops(d), evidence.roles(d), evidence.settings(d), evidence.artefacts(d),
@@ -89,13 +90,13 @@ report.views["model.html"] = async function () {
       d.log ? evidence.section("Log", d.log.path ? h("p", {}, h("a", { href: d.log.path }, "Whole log"), " (" + report.bytes(d.log.size) + ")") : h("p", {}, report.bytes(d.log.size) + ", kept in the run directory"),
         d.log.text ? h("details", {}, h("summary", {}, "Excerpt"), h("pre", { class: "block", tabindex: "0" }, d.log.text)) : null) : null];
   }
-  function history(one, d) {
+  function history(one, numbers) {
     const letters = one.letters(), runs = report.site.runs;
     if (runs.length < 2) return null;
     const strip = h("div", { class: "history", role: "img", "aria-label": "Status by run, oldest first: " + [...letters].map((l) => report.STATUS[l]).join(", ") },
       [...letters].map((letter, at) => h("span", { class: report.STATUS[letter], title: runs[at].started.slice(0, 10) + ": " + report.STATUS[letter] }, letter)));
-    const ratio = d.history.ratio.some((value) => value !== null);
-    return evidence.section("History, " + runs.length + " runs", strip, ratio ? report.plot("Error ratio by run", "run", [{ label: "error ratio", values: d.history.ratio, colour: "--plot-candidate" }],
+    const ratio = numbers.ratio.some((value) => value !== null);
+    return evidence.section("History, " + runs.length + " runs", strip, ratio ? report.plot("Error ratio by run", "run", [{ label: "error ratio", values: numbers.ratio, colour: "--plot-candidate" }],
       { height: 180, labels: (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : "")) }) : null);
   }
   function inputs(d) {

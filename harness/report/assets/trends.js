@@ -54,7 +54,7 @@ report.views["trends.html"] = async function () {
   async function plot(box, id) {
     const one = world.cases.find((c) => c.id === id);
     if (!one) { box.replaceChildren(h("p", {}, "The newest run holds no case ", h("code", {}, id))); return; }
-    const numbers = (await report.load("detail-" + one.model.chunk))[one.model.place].cases[one.model.cases.indexOf(one)].history;
+    const numbers = await report.numbersOverTime(one);
     const steps = changes.filter((change) => change[0] === id && change[1] === "drifted");
     box.replaceChildren(h("p", {}, h("a", { href: one.link }, one.id)),
       steps.length ? h("ul", {}, steps.map((step) => h("li", {}, h("span", { class: "tag" }, "step"), runs[step[4]].started.slice(0, 10) + ": " + step[6]))) : null,
