@@ -1,0 +1,21 @@
+"""Which upstream release changed a case: search, journal and isolated environments."""
+
+from harness.bisection.environments import InstallError, Layer, between, build, releases
+from harness.bisection.journal import Journal
+from harness.bisection.search import Answer, Axis, Culprit, Finding, Probe, Reading, bisect
+
+__all__ = [
+    "Answer",
+    "Axis",
+    "Culprit",
+    "Finding",
+    "InstallError",
+    "Journal",
+    "Layer",
+    "Probe",
+    "Reading",
+    "between",
+    "bisect",
+    "build",
+    "releases",
+]
