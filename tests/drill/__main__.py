@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="drill-") as folder:
         root = Path(folder)
-        lines = _cases(root, names) if not names or _chosen(names) else []
+        lines = _cases(root, names) if _chosen(names) else []
         lines += _runs(root, names)
     _print(lines, time.monotonic() - began)
     if options.json:
@@ -87,7 +87,7 @@ def _cases(root: Path, names: list[str]) -> list[Line]:
         finished = site.run("faults", *OPTIONS, *drills, timeout=3600)
     stretch = max(1.0, _seconds(alone.results["healthy-compiled"]) / HEALTHY_SECONDS)
     lines = [_line(fault, finished, root, stretch) for fault in chosen]
-    return [*lines, *_unchanged(alone, finished), _complete(finished)]
+    return [*lines, *_unchanged(alone, finished), _complete(finished, chosen)]
 
 
 def _row(fault: Fault, root: Path, hub: Hub) -> dict[str, object]:
@@ -135,11 +135,13 @@ def _unchanged(alone: Finished, finished: Finished) -> list[Line]:
     return lines
 
 
-def _complete(finished: Finished) -> Line:
+def _complete(finished: Finished, chosen: list[Fault]) -> Line:
     stored = finished.stored
     told = f"{len(stored.missing)} missing, {len(stored.problems)} problems, exit {finished.exit_status}"
-    wrong = None if finished.exit_status == 3 else finished.output[-1500:] + finished.errors[-1500:]
-    return Line("the run as a whole", "0 missing, 0 problems, exit 3", told, 0, 1, wrong)
+    statuses = {fault.expected.partition(" ")[0] for fault in chosen}
+    status = 3 if "ERROR" in statuses else 1 if statuses - {"PASS"} else 0
+    wrong = None if finished.exit_status == status else finished.output[-1500:] + finished.errors[-1500:]
+    return Line("the run as a whole", f"0 missing, 0 problems, exit {status}", told, 0, 1, wrong)
 
 
 def _runs(root: Path, names: list[str]) -> list[Line]:
