@@ -64,10 +64,8 @@ def show(title: str, measured: dict[str, list[float]], base: str) -> None:
     reference = measured[base]
     for name, times in measured.items():
         ratios = [t / r for t, r in zip(times, reference, strict=True)]
-        best = min(times) / min(reference)
-        print(
-            f"{title:24s} {name:10s} {min(times):8.4f} s  x{best:5.2f} (median of pairs x{statistics.median(ratios):5.2f})"
-        )
+        best, pairs = min(times) / min(reference), statistics.median(ratios)
+        print(f"{title:24s} {name:10s} {min(times):8.4f} s  x{best:5.2f} (median of pairs x{pairs:5.2f})")
 
 
 def decoder(model: Any, call: Any, device: str) -> Callable[[], Any]:

@@ -1,0 +1,146 @@
+"""Plans: source, dumps, restickify counts, in-place cache updates, launch modes, estimates."""
+
+import json
+
+import pytest
+import torch
+
+import spyre_emulator
+from spyre_emulator import compiler, division, estimate, propagation
+
+aten = torch.ops.aten
+
+
+def half(*shape):
+    return torch.randn(*shape, dtype=torch.float16).to("spyre")
+
+
+def planned(function, *inputs):
+    torch._dynamo.reset()
+    result = torch.compile(function)(*inputs)
+    return compiler.plans[-1], result
+
+
+def test_the_source_is_flat_and_frees_at_the_last_use():
+    plan, _ = planned(lambda x, w: torch.relu(x @ w), half(2, 64), half(64, 64))
+    assert plan.source.splitlines() == [
+        "def run(a):",
+        "  v0 = readable(a[0])",
+        "  v1 = weight(a[1])",
+        "  v2 = f2(v0, v1)",
+        "  v0 = v1 = None",
+        "  v3 = f3(v2)",
+        "  v2 = None",
+        "  return [wrap(v3, t3)]",
+    ]
+
+
+def test_dumps_in_text_and_json():
+    plan, _ = planned(lambda x, w: torch.nn.functional.linear(x, w).cos(), half(3, 70), half(64, 70))
+    described = json.loads(plan.json())
+    kinds = [(s["kind"], s["op"]) for s in described["steps"]]
+    assert kinds == [("view", "aten.t.default"), ("native", "aten.mm.default"), ("fallback", "aten.cos.default")]
+    matmul = described["steps"][1]
+    assert matmul["operands"][0]["device_size"] == [2, 3, 64]
+    assert matmul["restickifies"] == [{"shape": [70, 64], "dtype": "torch.float16", "have": 0, "need": 1}]
+    assert described["facts"]["restickifies"] == 1
+    text = plan.text()
+    assert "native   mm = aten.mm.default(float16[3, 70], float16[70, 64]) -> float16[3, 64]  [1 cores" in text
+    assert "a roofline, not a measurement" in text
+
+
+def test_padding_is_counted_per_computed_value():
+    plan, _ = planned(lambda x: x + 1, half(3, 65))
+    assert plan.facts.padded_bytes == 3 * 63 * 2
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "result", "count"),
+    [
+        (aten.mm.default, [(4, 64), (64, 32)], (4, 32), 0),
+        (aten.add.Tensor, [(4, 64), (4, 64)], (4, 64), 0),
+        (aten.add.Tensor, [(4, 64), (1, 64)], (4, 64), 0),
+        (aten.mul.Tensor, [(4, 64), (4, 1)], (4, 64), 0),
+    ],
+    ids=str,
+)
+def test_operands_in_place_need_no_restickify(op, operands, result, count):
+    values = [torch.empty(s, dtype=torch.float16, device="meta") for s in operands]
+    assert len(propagation.restickifies(op, values, torch.empty(result, dtype=torch.float16, device="meta"))) == count
+
+
+def test_a_transposed_operand_is_restickified_in_16_bit_only():
+    x = torch.empty(4, 4, dtype=torch.float16, device="meta")
+    (found,) = propagation.restickifies(aten.add.Tensor, [x, x.t()], x)
+    assert (found.have, found.need, found.supported) == (0, 1, True)
+    y = x.float()
+    assert not propagation.restickifies(aten.add.Tensor, [y, y.t()], y)[0].supported
+
+
+def test_a_cache_is_updated_in_place_and_once():
+    cache, new, where = half(1, 2, 16, 64), half(1, 2, 1, 64), torch.tensor([3]).to("spyre")
+
+    def step(cache, new, where):
+        cache.index_copy_(2, where, new)
+        return cache.sum()
+
+    expected = cache.cpu()
+    expected[:, :, 3] = new.cpu()[:, :, 0]
+    plan, _ = planned(step, cache, new, where)
+    assert torch.equal(cache.cpu(), expected)
+    update = next(s for s in plan.steps if "index_copy" in str(s.node.target))
+    assert update.call is aten.index_copy_.default
+
+
+def test_an_input_that_is_read_after_its_update_began_is_not_written_early():
+    def step(x, where, row):
+        old = x * 1
+        updated = x.index_copy(0, where, row)
+        result = old + x
+        x.copy_(updated)
+        return result
+
+    x, row, where = half(4, 64), half(1, 64), torch.tensor([2]).to("spyre")
+    before = x.cpu()
+    _, result = planned(step, x, where, row)
+    torch.testing.assert_close(result.cpu(), before * 2, atol=0, rtol=1e-2)
+    assert torch.equal(x.cpu()[2], row.cpu()[0])
+
+
+def test_graph_launches_build_on_the_data_path_and_give_the_same_bits():
+    plan, first = planned(lambda x: torch.softmax(x, -1), half(3, 64))
+    x = half(3, 64)
+    prepared_code = plan.code
+    (prepared,) = plan.run([x])
+    assert plan.code is prepared_code
+    with spyre_emulator.using(launch="graph"):
+        (built,) = plan.run([x])
+    assert plan.code is not prepared_code
+    assert torch.equal(prepared.cpu(), built.cpu())
+    assert plan.launches == 3
+    assert first.shape == (3, 64)
+
+
+def test_the_estimate_gives_the_cost_models_softmax():
+    """320 us for a softmax of 4096 x 2048 (docs/source/compiler/cost_model.md)."""
+    x = torch.empty(4096, 2048, dtype=torch.float16, device="meta")
+    assert estimate.estimate(aten._softmax.default, [x], [x]).seconds == pytest.approx(320e-6, rel=0.01)
+    with spyre_emulator.using(launch="graph"):
+        assert estimate.estimate(aten._softmax.default, [x], [x]).seconds > 4.95e-3
+
+
+@pytest.mark.parametrize(("sticks", "cores"), [(768, 32), (2374, 2), (2375, 25), (769, 1), (1, 1)])
+def test_work_is_divided_evenly(sticks, cores):
+    assert division.cores_for(sticks) == cores
+    with spyre_emulator.using(sencores=1):
+        assert division.cores_for(sticks) == 1
+
+
+def test_explicit_and_default_backend_reach_the_same_compiler():
+    x = half(3, 64)
+    before = len(compiler.plans)
+    torch._dynamo.reset()
+    a = torch.compile(lambda x: x * 3, backend="spyre")(x)
+    b = torch.compile(lambda x: x * 3)(x)
+    assert len(compiler.plans) == before + 2
+    assert torch.equal(a.cpu(), b.cpu())
