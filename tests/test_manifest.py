@@ -383,6 +383,13 @@ def test_policies_are_read_alike(tmp_path: Path) -> None:
     ]
 
 
+def test_the_documented_policy_is_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "history.md").read_text()
+    block = page.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "release.yaml").write_text(block)
+    assert [entry.owner for entry in manifest.load_policy(tmp_path / "release.yaml").waivers] == ["compiler team"]
+
+
 def test_the_reference_page_names_every_key() -> None:
     page = (ROOT / "docs" / "models-yaml.md").read_text()
     records = [record for name, record in manifest.json_schema()["$defs"].items() if name != "Axes"]
