@@ -41,6 +41,7 @@ def take_apart(
     formats: tuple[str, str],
     auto_class: str,
     seconds: float,
+    memory: int | None,
 ) -> Taken:
     """Return the own error of each module of a candidate that has been placed; a note where that cannot be.
 
@@ -48,7 +49,10 @@ def take_apart(
     its outputs: a model that cannot be taken apart keeps its case.
     """
     needed = HEADROOM * sum(parameter.numel() for parameter in candidate.parameters())
-    if needed > psutil.virtual_memory().available:
+    free = psutil.virtual_memory().available
+    if memory is not None:
+        free = min(free, memory - psutil.Process().memory_info().rss)
+    if needed > free:
         return _nothing(f"the float32 reference beside the candidate needs {needed / 2**30:.1f} GiB of free memory")
     reference = checkpoints.load_model(checkpoint, auto_class, "float32").model
     compared = comparator(*formats)

@@ -165,6 +165,53 @@ def compare(
     raise typer.Exit(1 if any(output.mismatch for output in comparison.outputs) else 0)
 
 
+CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case id of the manifest.")]
+RunOption = Annotated[Path | None, typer.Option("--run", metavar="RUN_DIR", help="Take the case from this run.")]
+SecondsOption = Annotated[float, typer.Option(min=1, help="Time that the search may take.")]
+DrillOption = Annotated[list[str] | None, typer.Option(metavar="GLOB:STAGE:ACTION", help="As for run.")]
+CacheOption = Annotated[Path | None, typer.Option(metavar="DIR", help="As for run.")]
+
+
+@app.command()
+def localize(
+    case: CaseArgument,
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+    run_directory: RunOption = None,
+    cache: CacheOption = None,
+    drill: DrillOption = None,
+    seconds: SecondsOption = 600.0,
+    as_json: JsonOption = False,
+) -> None:
+    """First wrong module and op of a case. Exit 1 when there is one."""
+    from harness import search
+
+    done = search.localize(case, search.Request(path, run_directory, cache, tuple(drill or ()), seconds))
+    found = done.localization
+    typer.echo(found.model_dump_json(indent=1) if as_json else search.render(found))
+    raise typer.Exit(1 if found.cause else 0)
+
+
+@app.command()
+def repro(
+    case: CaseArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the reproducer.")],
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+    run_directory: RunOption = None,
+    cache: CacheOption = None,
+    drill: DrillOption = None,
+    seconds: SecondsOption = 600.0,
+) -> None:
+    """A folder that reproduces a case's first wrong op alone: script, minimal inputs, numbers, environment."""
+    from harness import search
+
+    request = search.Request(path, run_directory, cache, tuple(drill or ()), seconds)
+    done = search.localize(case, request, out.absolute())
+    typer.echo(search.render(done.localization))
+    if done.reproducer is not None:
+        raise UsageError(f"no reproducer for {case}: {done.reproducer}")
+    typer.echo(f"python {out / 'reproduce.py'}")
+
+
 @app.command("matrix")
 def job_matrix(
     shards: Annotated[int, typer.Option(min=1, help="At most so many jobs.")],

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import checkpoints, environment, manifest, matrix, report, store, verdict
 from harness.checkpoints.scrub import scrub
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, UsageError
 from harness.isolate import NO_DISK, STALL_SECONDS, Ended
 from harness.processes import Kind, Processes, ended_differently
 from harness.records import (
@@ -26,6 +26,8 @@ from harness.records import (
     Comparison,
     Drill,
     Dtype,
+    LocalizeDone,
+    LocalizeWork,
     Manifest,
     ModuleEvidence,
     Observation,
@@ -40,6 +42,15 @@ from harness.records import (
     Status,
 )
 from harness.references import ReferenceStore, key, provenance
+
+LOCALIZED = {
+    OutcomeKind.COMPLETED,
+    OutcomeKind.UNSUPPORTED_OP,
+    OutcomeKind.COMPILE_ERROR,
+    OutcomeKind.RUNTIME_ERROR,
+    OutcomeKind.DEVICE_ERROR,
+}
+"""Failures that a second, slower look can explain: the process has to live."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ class Settings:
     """How often a case is tried again that died in a way that chance can explain."""
     stall: float = STALL_SECONDS
     selection: str = ""
+    localize_seconds: float = 300.0
+    """Time to find out where a failed case first goes wrong; 0 for none."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that must not be written anywhere: tokens of this environment."""
 
@@ -130,7 +143,53 @@ class Pipeline:
             outcome = self._candidate(progress, reference, control)
         except _Stop as stop:
             outcome = stop.outcome
-        return self._judge(progress, outcome)
+        result = self._judge(progress, outcome)
+        return self._explained(progress, result) if result.verdict.status is Status.FAIL else result
+
+    def localize(self, case: Case, seconds: float, reproducer: Path | None = None) -> LocalizeDone:
+        """Where a case first goes wrong, and a folder that reproduces it alone.
+
+        Raises UsageError where the case cannot run at all.
+        """
+        progress = _Progress(case, datetime.now(UTC))
+        try:
+            progress.checkpoint = self._resolve(progress)
+            self._reference(progress)
+            ended = self._first_wrong(progress, seconds, reproducer)
+        except _Stop as stop:
+            raise UsageError(f"{case.id}: {stop.outcome.kind}: {stop.outcome.message}") from stop
+        if ended.value is None:
+            raise UsageError(f"{case.id}: the search ended with {ended.outcome.kind}: {ended.outcome.message}")
+        return LocalizeDone.model_validate_json(ended.value)
+
+    def _explained(self, progress: _Progress, result: CaseResult) -> CaseResult:
+        """A failure with its localisation, where the time suffices and the search ends."""
+        if progress.checkpoint is None or result.outcome.kind not in LOCALIZED or not self.settings.localize_seconds:
+            return result
+        ended = self._first_wrong(progress, self.settings.localize_seconds, None)
+        if ended.value is None:
+            return result
+        found = LocalizeDone.model_validate_json(ended.value).localization
+        # The walk's numbers are stored once, with the case.
+        modules = result.modules or found.evidence
+        found = found.model_copy(update={"evidence": ModuleEvidence(), "peak_memory": ended.peak_memory})
+        return result.model_copy(update={"localization": found, "modules": modules, "finished": datetime.now(UTC)})
+
+    def _first_wrong(self, progress: _Progress, seconds: float, reproducer: Path | None) -> Ended:
+        case, checkpoint = progress.case, progress.checkpoint
+        assert checkpoint is not None
+        reference, _ = self._reference(progress)
+        work = LocalizeWork(
+            case=case,
+            checkpoint=checkpoint,
+            threads=self.settings.threads,
+            reference_folder=str(reference),
+            seconds=seconds,
+            evidence=progress.modules,
+            reproducer=None if reproducer is None else str(reproducer),
+        )
+        self._on_stage(case, "localization")
+        return self._isolated(progress, "harness.investigate:find_first_wrong", work.model_dump_json(), "localization")
 
     def cancelled(self, case: Case) -> CaseResult:
         """The result of a case that was planned and taken back."""
@@ -312,6 +371,7 @@ class Pipeline:
             reference_folder=str(reference),
             control_folder=str(control),
             tensors=str(tensors),
+            memory=self._processes.memory_for(case),
         )
         ended = self._isolated(progress, "harness.subject:observe_candidate", work.model_dump_json(), "candidate")
         progress.seconds.update(ended.seconds)

@@ -15,7 +15,7 @@ from harness.records import Attempt, Case, Drill, Outcome, OutcomeKind, Stage
 if TYPE_CHECKING:
     from harness.pipeline import Settings
 
-Kind = Literal["reference", "candidate"]
+Kind = Literal["reference", "candidate", "localization"]
 
 PROBE_SECONDS = 120.0
 """How long a device may take to answer a small sum, its stack's start included."""
@@ -64,7 +64,7 @@ class Processes:
     def _once(self, case: Case, entry: str, request: str, what: Kind, number: int, made: list[Attempt]) -> Ended:
         again = "" if number == 1 else f".{number}"
         log = f"logs/{matrix.slug(case.id)}.{what}{again}.log"
-        name = case.id if what == "candidate" else f"{what}/{case.id}"
+        name = f"reference/{case.id}" if what == "reference" else case.id
         ended = self._isolator.run(
             entry,
             request,
@@ -101,11 +101,14 @@ class Processes:
 
     def _limits(self, case: Case) -> Limits:
         """Stages by the manifest; memory: a worker's share, or more where the case is known to need it."""
+        seconds = {stage: getattr(case.timeouts, stage.value) for stage in Stage}
+        return Limits(seconds, memory=self.memory_for(case), stall=self._settings.stall)
+
+    def memory_for(self, case: Case) -> int:
+        """Host bytes that one process of a case may use."""
         share = self.memory // self._settings.workers
         needed = matrix.estimate(case).memory_bytes or 0
-        memory = min(self.memory, max(share, needed + needed // 4))
-        seconds = {stage: getattr(case.timeouts, stage.value) for stage in Stage}
-        return Limits(seconds, memory=memory, stall=self._settings.stall)
+        return min(self.memory, max(share, needed + needed // 4))
 
 
 def ended_differently(attempts: list[Attempt]) -> bool:

@@ -49,14 +49,14 @@ FORCED = "forced_tokens"
 
 
 @dataclass(frozen=True)
-class _Question:
+class Question:
     """What this case asks: the workload with its batch."""
 
     workload: workloads.Workload
     batch: Batch
     inputs: Inputs
 
-    def shorter(self) -> _Question:
+    def shorter(self) -> Question:
         """The same with one decode step at most: what is taken apart module by module."""
         steps = self.inputs.decode_steps
         short = self.inputs.model_copy(update={"decode_steps": 1 if steps is None else min(1, steps)})
@@ -66,22 +66,22 @@ class _Question:
 def make_references(mark: Marker, request: str) -> ReferenceDone:
     """Make and store the reference and controls that are missing."""
     work = ReferenceWork.model_validate_json(request)
-    question = _question(work.case, work.checkpoint)
+    question = question_of(work.case, work.checkpoint)
     observations = [_make_part(mark, work, part, question) for part in work.parts]
     return ReferenceDone(observations=tuple(observations))
 
 
-def _make_part(mark: Marker, work: ReferenceWork, part: ReferencePart, question: _Question) -> Observation:
+def _make_part(mark: Marker, work: ReferenceWork, part: ReferencePart, question: Question) -> Observation:
     """One observation on the CPU, written to its folder."""
     mark(Stage.LOAD)
-    loaded = _load(work.checkpoint, question.workload, part.dtype)
+    loaded = load(work.checkpoint, question.workload, part.dtype)
     forced = None
     if part.role is Role.CONTROL:
-        forced = load_file(Path(work.reference_folder) / TENSORS).get(FORCED)
+        forced = forced_tokens(Path(work.reference_folder))
     mark(Stage.RUN)
-    outputs = _run(question, loaded.model, loaded.model, forced)
+    outputs = run(question, loaded.model, loaded.model, forced)
     if part.role is Role.REFERENCE:
-        _agree_with_itself(outputs, _run(question, loaded.model, loaded.model, outputs.get(FORCED)))
+        _agree_with_itself(outputs, run(question, loaded.model, loaded.model, outputs.get(FORCED)))
     save_file(outputs, Path(part.folder) / TENSORS)
     observation = Observation(
         role=part.role,
@@ -113,16 +113,16 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
     work = CandidateWork.model_validate_json(request)
     case, began = work.case, time.monotonic()
     mark(Stage.LOAD)
-    question = _question(case, work.checkpoint)
-    loaded = _load(work.checkpoint, question.workload, case.dtype)
+    question = question_of(case, work.checkpoint)
+    loaded = load(work.checkpoint, question.workload, case.dtype)
     reference = load_file(Path(work.reference_folder) / TENSORS)
     forced = reference.pop(FORCED, None)
 
     mark(Stage.PLACE)
     target = targets.get(case.target)
-    device = torch.device("cpu") if _drilled(mark, "cpu") else target.device()
+    device = torch.device("cpu") if drilled(mark, "cpu") else target.device()
     model = loaded.model.to(device)
-    _scale(mark, model)
+    scale(mark, model)
 
     call: Callable[..., Any] = model
     warm: Tensors | None = None
@@ -131,17 +131,17 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
         mark(Stage.COMPILE)
         with target.recording() as compiling:
             call = target.compile(model)
-            warm = _run(question, model, call, forced)
+            warm = run(question, model, call, forced)
         compiled = compiling.facts().compiled
     mark(Stage.RUN)
     with target.recording() as usage:
-        outputs = _run(question, model, call, forced)
+        outputs = run(question, model, call, forced)
     device_use = usage.facts().model_copy(update={"compiled": compiled})
 
     mark(Stage.COMPARE)
     save_file(outputs, work.tensors)
     control = load_file(Path(work.control_folder) / TENSORS)
-    format_ = _format(case, device)
+    format_ = number_format(case, device)
     comparison = compare.compare_outputs(
         reference,
         outputs,
@@ -153,10 +153,11 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
     taken = apart.take_apart(
         work.checkpoint,
         model,
-        lambda side: _run(question.shorter(), side, side, forced),
+        lambda side: run(question.shorter(), side, side, forced),
         formats=(format_, case.dtype.value),
         auto_class=question.workload.auto_class,
         seconds=max(apart.LEAST_SECONDS, time.monotonic() - began),
+        memory=work.memory,
     )
     observation = Observation(
         role=Role.CANDIDATE,
@@ -186,7 +187,8 @@ def probe_device(mark: Marker, target: str) -> DeviceUse:
     return DeviceUse(ops_on_device=1)
 
 
-def _question(case: Case, checkpoint: Checkpoint) -> _Question:
+def question_of(case: Case, checkpoint: Checkpoint) -> Question:
+    """What a case asks, with its texts tokenized."""
     workload = workloads.get(case.task)
     folder = Path(checkpoint.folder)
     inputs = case.inputs
@@ -199,32 +201,40 @@ def _question(case: Case, checkpoint: Checkpoint) -> _Question:
         lambda: checkpoints.load_tokenizer(checkpoint),
         repeat=workload.auto_class == "AutoModelForCausalLM",
     )
-    return _Question(workload, batch, inputs)
+    return Question(workload, batch, inputs)
 
 
-def _load(checkpoint: Checkpoint, workload: workloads.Workload, dtype: Dtype) -> LoadedModel:
+def load(checkpoint: Checkpoint, workload: workloads.Workload, dtype: Dtype) -> LoadedModel:
+    """The checkpoint as the workload's model, on the CPU."""
     return checkpoints.load_model(checkpoint, workload.auto_class, dtype.value)
 
 
-def _run(question: _Question, model: torch.nn.Module, call: Callable[..., Any], forced: torch.Tensor | None) -> Tensors:
+def forced_tokens(folder: Path) -> torch.Tensor | None:
+    """The tokens that a stored reference chose, int64 ``[batch, steps]``; None where the task decodes none."""
+    return load_file(folder / TENSORS).get(FORCED)
+
+
+def run(question: Question, model: torch.nn.Module, call: Callable[..., Any], forced: torch.Tensor | None) -> Tensors:
+    """The workload's named outputs on the host."""
     with torch.no_grad():
         return question.workload.run(model, call, question.batch, question.inputs, forced)
 
 
-def _format(case: Case, device: torch.device) -> str:
+def number_format(case: Case, device: torch.device) -> str:
     """The number format that the candidate's values are in: 16-bit floats are DLFloat16 on the device."""
     if device.type == "spyre" and case.dtype is not Dtype.FLOAT32:
         return "dlfloat16"
     return case.dtype.value
 
 
-def _drilled(mark: Marker, action: str) -> Drill | None:
+def drilled(mark: Marker, action: str) -> Drill | None:
+    """The drill of this action that strikes the placed model; None when there is none."""
     return next((d for d in mark.drills if d.action == action and d.stage is Stage.PLACE), None)
 
 
-def _scale(mark: Marker, model: torch.nn.Module) -> None:
+def scale(mark: Marker, model: torch.nn.Module) -> None:
     """The drill ``scale``: one parameter, on the device only."""
-    drill = _drilled(mark, "scale")
+    drill = drilled(mark, "scale")
     if drill is None:
         return
     name, _, factor = drill.argument.partition("*")

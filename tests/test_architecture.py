@@ -11,7 +11,9 @@ import pytest
 
 HARNESS = Path(__file__).parent.parent / "harness"
 
-JOINTS = {"pipeline", "processes", "subject", "apart", "plugin", "options", "cli", "diagnosis", "__main__", "suite"}
+JOINTS = {"pipeline", "processes", "subject", "apart", "investigate", "search"} | {
+    *("plugin", "options", "cli", "diagnosis", "__main__", "suite"),
+}
 """Modules that may name several stages: they join them or speak to the user."""
 
 FOUNDATIONS = {"records", "errors"}

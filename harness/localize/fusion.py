@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from harness.localize.graphs import capture, computed, execution_of, module_of, prefix, shape_of, slices
+from harness.localize.graphs import capture, computed, execution_of, module_of, neighbourhood, prefix, shape_of, slices
 from harness.localize.numbers import relative
 from harness.localize.ops import Execution
 
@@ -117,12 +118,15 @@ def _difference(part: fx.GraphModule, args: list[Any], compiled: _Compiled) -> f
     if not computed(part):
         return 0.0
     plain = _tensors(fx.Interpreter(part).run(*_copies(args)))
-    with torch.no_grad():
-        fused = _tensors(compiled(part)(*_copies(args)))
+    try:
+        with torch.no_grad():
+            fused = _tensors(compiled(part)(*_copies(args)))
+    except (RuntimeError, NotImplementedError):
+        return math.inf
     worst = 0.0
     for one, other in zip(plain, fused, strict=True):
         error, odd = relative(one.detach().cpu(), other.detach().cpu())
-        worst = max(worst, float("inf") if odd else error or 0.0)
+        worst = max(worst, math.inf if odd else error or 0.0)
     return worst
 
 
@@ -147,6 +151,20 @@ def _bisect(
         prefix=smallest,
         args=args,
     )
+
+
+def shrunk(fusion: Fusion, compile_: Compile, limit: float) -> tuple[fx.GraphModule, list[Any], float]:
+    """The smallest graph around the wrong op that still differs when compiled, its operands and the difference.
+
+    Values that a smaller graph no longer computes become its operands, as they are op by op.
+    """
+    compiled = _Compiled(compile_)
+    for depth in (1, 2, 4, 8, 16):
+        graph, args = neighbourhood(fusion.prefix, fusion.args, depth)
+        error = _difference(graph, args, compiled)
+        if error > limit:
+            return graph, args, error
+    return fusion.prefix, fusion.args, fusion.error
 
 
 def _copies(args: list[Any]) -> list[Any]:

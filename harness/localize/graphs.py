@@ -116,6 +116,42 @@ def prefix(graph: fx.GraphModule, wanted: int) -> fx.GraphModule:
     return fx.GraphModule(graph, copied)
 
 
+def neighbourhood(graph: fx.GraphModule, args: list[Any], depth: int) -> tuple[fx.GraphModule, list[Any]]:
+    """The last op of a prefix with the ops at most ``depth - 1`` before it, and the values that they start from."""
+    nodes = [node for node in graph.graph.nodes if node.op != "output"]
+    kept, edge = set(), {nodes[-1]}
+    for _ in range(depth):
+        kept |= edge
+        edge = {one for node in edge for one in node.all_input_nodes if one.op == "call_function"} - kept
+    starts = [node for node in nodes if node not in kept and kept & set(node.users)]
+    values = _values(graph, args, starts)
+    copied = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in starts:
+        made[node] = copied.placeholder(node.name)
+        made[node].meta = node.meta
+    for node in nodes:
+        if node in kept:
+            made[node] = copied.node_copy(node, lambda one: made[one])
+    copied.output(made[nodes[-1]])
+    return fx.GraphModule(graph, copied), values
+
+
+def _values(graph: fx.GraphModule, args: list[Any], wanted: list[fx.Node]) -> list[Any]:
+    """What the wanted nodes hold when the graph runs op by op."""
+    found: dict[fx.Node, Any] = {}
+
+    class Watch(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            result = super().run_node(n)
+            if n in wanted:
+                found[n] = result
+            return result
+
+    Watch(graph).run(*args)
+    return [found[node] for node in wanted]
+
+
 def computed(graph: fx.GraphModule) -> list[int]:
     """Numbers of the nodes that compute a floating point tensor."""
     return [

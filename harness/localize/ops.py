@@ -60,6 +60,10 @@ class Execution:
         args, kwargs = pytree.tree_map(change, (self.args, self.kwargs))
         return Execution(self.op, args, kwargs)
 
+    def on_cpu(self) -> list[Tensor] | None:
+        """Results on the CPU from copies of the operands; None where it has no such op."""
+        return _on_cpu(self)
+
     def results(self) -> list[Tensor]:
         """Run the op where its operands are; result tensors, and operands that it wrote to."""
         result = self.op(*self.args, **self.kwargs)
@@ -154,6 +158,26 @@ class Inspection(TorchDispatchMode):
             return False
         leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         return any(leaf.device.type == self._device.type for leaf in leaves)
+
+
+class LastOp(TorchDispatchMode):
+    """Remembers the op that is running, for when it raises."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.running: Execution | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.running = Execution(func, args, kwargs or {})
+        result = func(*args, **(kwargs or {}))
+        self.running = None
+        return result
+
+    def execution(self) -> Execution | None:
+        """The op that raised, with its operands on the host."""
+        return None if self.running is None else self.running.mapped(_to_host)
 
 
 def cause_of(execution: Execution, device: torch.device, floor: float, limit: float) -> Cause:

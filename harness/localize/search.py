@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from harness.localize.boundaries import watched
+from harness.localize.companion import Boundary
 from harness.localize.fusion import Compile, Fusion, find_fusion
 from harness.localize.modules import Compare, Forward, Inspect, modules, wrong
 from harness.localize.numbers import relative
-from harness.localize.ops import Execution, Inspection, cause_of, described, repeat
+from harness.localize.ops import Execution, Inspection, LastOp, cause_of, described, repeat
 from harness.records import Cause, Localization, ModuleError, ModuleEvidence, OpError, OpState
 
 LIMIT = 8.0
@@ -61,6 +63,9 @@ def first_wrong(
     right op by op is searched for the part of its graph that is wrong when compiled.
     """
     began = time.monotonic()
+    raised = _raised(case, candidate, forward, limit)
+    if raised is not None:
+        return raised
     if evidence is None or not evidence.errors:
         evidence = modules(reference, candidate, forward, compare, floor=floor, seconds=seconds / 2).evidence
     bad = list(wrong(evidence, floor, limit))
@@ -99,6 +104,34 @@ def first_wrong(
         f"differ from the op-by-op ones by {fusion.error:.3g}"
     )
     return Search(answer(text, op=op, cause=Cause.FUSION, module=first), fusion.execution, fusion)
+
+
+def _raised(case: str, candidate: nn.Module, forward: Forward, limit: float) -> Search | None:
+    """Where the candidate raises op by op; None when it runs through."""
+    stack: list[str] = []
+
+    def follow(boundary: Boundary) -> None:
+        if boundary.kind == "enter":
+            stack.append(boundary.path)
+        else:
+            stack.pop()
+
+    last = LastOp()
+    try:
+        with torch.no_grad(), watched(candidate, follow), last:
+            forward(candidate)
+    except (RuntimeError, NotImplementedError) as error:
+        execution = last.execution()
+        text = str(error).splitlines()[0]
+        path = stack[-1] if stack else ""
+        op = None if execution is None else described(execution, None).model_copy(update={"error": text})
+        sentence = f"{path or 'the model'} raises {type(error).__name__}" + (f" in {_op(op)}" if op else "")
+        found = ModuleError(name=path or "model", module=path, part="module")
+        localization = Localization(
+            case=case, sentence=f"{sentence}: {text}", module=found, op=op, cause=Cause.OP, modules_wrong=1, limit=limit
+        )
+        return Search(localization, execution)
+    return None
 
 
 def _examine(

@@ -68,6 +68,8 @@ from harness.records.sources import FolderSource, HubSource, Source, WheelSource
 from harness.records.work import (
     CandidateDone,
     CandidateWork,
+    LocalizeDone,
+    LocalizeWork,
     ReferenceDone,
     ReferencePart,
     ReferenceWork,
@@ -107,6 +109,8 @@ __all__ = [
     "HubSource",
     "Inputs",
     "Localization",
+    "LocalizeDone",
+    "LocalizeWork",
     "LogitNumbers",
     "Manifest",
     "Mode",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.records.base import Dtype, Record, Role
 from harness.records.comparison import Comparison
-from harness.records.localization import ModuleEvidence
+from harness.records.localization import Localization, ModuleEvidence
 from harness.records.observation import Checkpoint, Observation
 from harness.records.plan import Case
 
@@ -45,6 +45,8 @@ class CandidateWork(Record):
     control_folder: str
     tensors: str
     """File that the candidate's outputs are written to; the controller keeps it for failures only."""
+    memory: int | None = None
+    """Host bytes that the process may use; None: no limit."""
 
 
 class CandidateDone(Record):
@@ -54,3 +56,27 @@ class CandidateDone(Record):
     comparison: Comparison
     """Outputs, and as ``module:<name>`` the worst of the forward taken apart."""
     modules: ModuleEvidence | None = None
+
+
+class LocalizeWork(Record):
+    """Find where a case first goes wrong."""
+
+    case: Case
+    checkpoint: Checkpoint
+    threads: int
+    reference_folder: str
+    """The candidate is fed the reference's tokens."""
+    seconds: float
+    """Time that the search may take."""
+    evidence: ModuleEvidence | None = None
+    """Of the run, where there is one: spares the first half of the search."""
+    reproducer: str | None = None
+    """Folder for a reproducer; None for none."""
+
+
+class LocalizeDone(Record):
+    """The search has ended."""
+
+    localization: Localization
+    reproducer: str | None = None
+    """Why no reproducer was written; None when one was, or none was asked for."""
