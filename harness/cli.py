@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, cast
 
 import typer
 
@@ -142,10 +142,65 @@ def report(
     out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("reports/site"),
 ) -> None:
     """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs."""
-    from harness import pipeline
+    from harness import nightly
 
-    pipeline.publish(run_directories, out)
+    nightly.publish(run_directories, out)
     typer.echo(f"report: {out / 'index.html'}")
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="RUN_A")],
+    after: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    as_json: JsonOption = False,
+) -> None:
+    """What changed between two runs, better and worse apart, and whose change it was. Exit 1 for anything worse."""
+    from harness import nightly
+
+    found = nightly.diff(before, after)
+    typer.echo(found.json() if as_json else found.text())
+    raise typer.Exit(1 if found.counts["worse"] else 0)
+
+
+baseline_app = typer.Typer(no_args_is_help=True, help="What each case is known to do, as reviewed text.")
+app.add_typer(baseline_app, name="baseline")
+
+
+@baseline_app.command("update")
+def baseline_update(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
+    place: Annotated[
+        Path, typer.Option("--baseline", metavar="FILE|FOLDER", help="The baseline, or the folder of all of them.")
+    ] = Path("reports/baselines"),
+    accept: Annotated[str | None, typer.Option(metavar="better|worse", help="With both there: which to take.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the patch, write nothing.")] = False,
+) -> None:
+    """Accept a run as the new baseline: the smallest diff. Refuses incomplete runs, and better with worse."""
+    from harness import nightly
+
+    if accept not in (None, "better", "worse"):
+        raise UsageError(f"--accept {accept}: say better or worse")
+    update = nightly.update(nightly.view(run_directory), place, cast("Literal['better', 'worse'] | None", accept))
+    if update.patch and not dry_run:
+        update.write()
+    typer.echo(update.patch.rstrip() or f"{update.path}: nothing to change")
+
+
+@app.command()
+def gate(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
+    against: Annotated[Path, typer.Option(metavar="BASELINE", help="Its file, or the folder of all of them.")],
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="What must hold; docs/history.md.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the answer there.")] = None,
+) -> None:
+    """May this run be released? The answer is a text to sign off. Exit 1 when it is refused."""
+    from harness import nightly
+
+    found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date())
+    if out is not None:
+        out.write_text(found.text, encoding="utf-8")
+    typer.echo(found.text, nl=False)
+    raise typer.Exit(0 if found.accepted else 1)
 
 
 @app.command()

@@ -1,0 +1,149 @@
+"""Stored runs against one another: the commands ``diff``, ``baseline``, ``gate`` and ``report``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal
+
+from harness import history, manifest, report, store
+from harness.errors import UsageError
+from harness.records import Change, Policy, Requirement, Status
+from harness.report import ReportRun, RunDigest, SiteFacts
+
+BASELINES = Path("reports") / "baselines"
+EVERYTHING = Policy(version=1, require=(Requirement(cases="*", status=(Status.PASS, Status.XFAIL, Status.SKIP)),))
+"""The policy where no file gives one: each case passes, fails as it is known to, or is skipped with a reason."""
+WAYS: tuple[tuple[Literal["worse", "better", "neutral"], str], ...] = (
+    ("worse", "Worse"),
+    ("better", "Better"),
+    ("neutral", "Other"),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two runs, side by side."""
+
+    before: history.RunView
+    after: history.RunView
+    changes: tuple[Change, ...]
+    suspects: tuple[history.Suspect, ...]
+    """What differs between the environments, likeliest first."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Changes by direction; never summed."""
+        return {way: sum(change.direction == way for change in self.changes) for way, _ in WAYS}
+
+    def json(self) -> str:
+        """The difference for programs."""
+        tree: dict[str, Any] = {
+            "before": self.before.run_id,
+            "after": self.after.run_id,
+            "counts": self.counts,
+            "changes": [change.model_dump(mode="json") for change in self.changes],
+            "suspects": [asdict(suspect) for suspect in self.suspects],
+        }
+        return json.dumps(tree, indent=1)
+
+    def text(self) -> str:
+        """The difference for people."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"before  {self.before.run_id}  {self.before.lane}"
+        yield f"after   {self.after.run_id}  {self.after.lane}"
+        yield ", ".join(f"{self.counts[way]} {name.lower()}" for way, name in WAYS)
+        for way, name in WAYS:
+            found = [change for change in self.changes if change.direction == way]
+            if found:
+                yield f"\n{name} ({len(found)})"
+                yield from (f"  {change.kind:<17} {change.case}: {change.sentence}" for change in found)
+        yield "\nWhat differs, likeliest first" if self.suspects else "\nNothing recorded differs between the two."
+        yield from (f"  {suspect.weight:.2f}  {suspect}" for suspect in self.suspects)
+
+
+def view(directory: Path) -> history.RunView:
+    """Return a run directory as history sees it."""
+    stored = store.read_run(directory)
+    return history.view(stored.run, stored.results)
+
+
+def diff(before: Path, after: Path) -> Difference:
+    """Return what differs between two run directories, whatever their dates, hosts and selections."""
+    one, other = view(before), view(after)
+    suspects = history.explain(one.environment, other.environment)
+    return Difference(one, other, history.diff(one, other), suspects)
+
+
+@dataclass(frozen=True)
+class Update:
+    """A baseline as it would be with a run accepted."""
+
+    path: Path
+    text: str
+    patch: str
+    """What ``git apply`` takes; empty when nothing differs."""
+
+    def write(self) -> None:
+        """Put the new baseline in place, as a whole."""
+        store.write_atomically(self.path, self.text.encode())
+
+
+def update(run: history.RunView, place: Path = BASELINES, accept: Literal["better", "worse"] | None = None) -> Update:
+    """Return the baseline with a run accepted. ``place`` is its file, or the folder of all of them.
+
+    Raises UsageError for a run that cannot become the baseline, and for one that is better and worse at once.
+    """
+    path = _file(run, place)
+    old = history.baseline.read(path) if path.exists() else None
+    new = history.baseline.update(old, run, accept)
+    return Update(path, new.text(), history.baseline.patch(path.as_posix(), old, new))
+
+
+def _file(run: history.RunView, place: Path) -> Path:
+    if place.suffix == ".tsv":
+        return place
+    if place.is_file():
+        raise UsageError(f"{place}: a baseline's name ends in .tsv; give such a file, or a folder of them")
+    return place / history.baseline.file_name(run.profile, run.lane)
+
+
+def gate(run: Path, against: Path, policy: Path | None, today: date) -> history.GateResult:
+    """Return whether a run may be released; without a policy file `EVERYTHING` holds."""
+    rules = manifest.load_policy(policy) if policy else EVERYTHING
+    seen = view(run)
+    return history.gate(seen, rules, today, history.baseline.read(_file(seen, against)))
+
+
+def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
+    """Render run directories as one site: the newest in full, each with what changed since those before it.
+
+    One run's results are in memory at a time, beside the newest one's.
+    """
+    newest: ReportRun | None = None
+    older: list[RunDigest] = []
+    views: dict[str, history.RunView] = {}
+    for directory in directories:
+        stored = store.read_run(directory)
+        if stored.run.run_id in views:
+            continue
+        views[stored.run.run_id] = history.view(stored.run, stored.results)
+        current = ReportRun(run=stored.run, results=stored.results, directory=directory, problems=stored.problems)
+        if newest is None or current.run_id > newest.run_id:
+            retired, newest = newest, current
+        else:
+            retired = current
+        if retired is not None:
+            older.append(report.digest(retired))
+    assert newest is not None, "the command line asks for one directory at least"
+    return report.render([*older, newest], out, changes=all_changes(list(views.values())))
+
+
+def all_changes(views: list[history.RunView]) -> list[Change]:
+    """Return what changed in each run against those before it."""
+    return [change for current in views for change in history.changes(views, current)]

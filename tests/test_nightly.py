@@ -1,0 +1,176 @@
+"""Stored runs against one another, by the commands that people and CI type."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import nightly
+from harness.cli import app
+from harness.errors import UsageError
+from harness.records import ChangeKind, Status
+from tests.stored_runs import environment, write_run
+
+PASS, FAIL, XFAIL = Status.PASS, Status.FAIL, Status.XFAIL
+
+
+def conformance(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+@pytest.fixture
+def two_nights(tmp_path: Path) -> tuple[Path, Path]:
+    one = write_run(tmp_path / "one", {"a": PASS, "b": FAIL, "c": PASS}, 0)
+    upgraded = environment("5.25.0", cores=4)
+    other = write_run(tmp_path / "other", {"a": FAIL, "b": PASS, "d": PASS}, 1, env=upgraded)
+    return one, other
+
+
+def test_diff_tells_better_and_worse_apart_and_ranks_what_differs(two_nights: tuple[Path, Path]) -> None:
+    status, text = conformance("diff", *two_nights)
+    assert status == 1
+    lines = [line.split(":")[0].rstrip() for line in text.splitlines() if line]
+    assert lines == [
+        "before  night-000  x86_64 emulator",
+        "after   night-001  x86_64 emulator",
+        "2 worse, 1 better, 1 other",
+        "Worse (2)",
+        "  gone              c/causal-lm/spyre-eager-float16",
+        "  regressed         a/causal-lm/spyre-eager-float16",
+        "Better (1)",
+        "  fixed             b/causal-lm/spyre-eager-float16",
+        "Other (1)",
+        "  new               d/causal-lm/spyre-eager-float16",
+        "What differs, likeliest first",
+        "  0.68  transformers 5.24.0 -> 5.25.0",
+        "  0.10  cores 2 -> 4",
+    ]
+
+
+def test_diff_for_programs_says_the_same(two_nights: tuple[Path, Path]) -> None:
+    status, text = conformance("diff", *two_nights, "--json")
+    tree = json.loads(text)
+    assert status == 1
+    assert tree["counts"] == {"worse": 2, "better": 1, "neutral": 1}
+    assert [change["kind"] for change in tree["changes"]] == ["gone", "regressed", "new", "fixed"]
+    assert [suspect["name"] for suspect in tree["suspects"]] == ["transformers", "cores"]
+
+
+def test_a_run_does_not_differ_from_itself(two_nights: tuple[Path, Path]) -> None:
+    status, text = conformance("diff", two_nights[0], two_nights[0])
+    assert status == 0
+    assert text.splitlines()[2:] == [
+        "0 worse, 0 better, 0 other",
+        "",
+        "Nothing recorded differs between the two.",
+    ]
+
+
+def test_a_baseline_begins_grows_and_is_updated_by_the_smallest_diff(tmp_path: Path) -> None:
+    folder = tmp_path / "baselines"
+    first = write_run(tmp_path / "first", {"a": PASS, "b": XFAIL}, 0)
+    assert conformance("baseline", "update", first, "--baseline", folder)[0] == 0
+    path = folder / "nightly-x86_64-emulator.tsv"
+    before = path.read_text()
+    assert before.splitlines() == [
+        "# baseline 1 nightly x86_64 emulator",
+        "# case\tstatus\tfailure\terror",
+        "a/causal-lm/spyre-eager-float16\tPASS\t-\t-",
+        "b/causal-lm/spyre-eager-float16\tXFAIL\toutside_rule\t-",
+    ]
+    second = write_run(tmp_path / "second", {"a": PASS, "b": PASS}, 1)
+    status, patch = conformance("baseline", "update", second, "--baseline", folder)
+    assert status == 0
+    changed = [line for line in patch.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert changed == [
+        "-b/causal-lm/spyre-eager-float16\tXFAIL\toutside_rule\t-",
+        "+b/causal-lm/spyre-eager-float16\tPASS\t-\t-",
+    ]
+    assert conformance("baseline", "update", second, "--baseline", folder)[1] == f"{path}: nothing to change\n"
+
+
+def test_the_patch_is_one_that_git_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = Path("reports/baselines")
+    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS}, 0)), place).write()
+    subprocess.run(["git", "init", "-q"], check=True)
+    update = nightly.update(nightly.view(write_run(tmp_path / "second", {"a": PASS, "b": PASS}, 1)), place)
+    assert update.path.read_text() != update.text
+    subprocess.run(["git", "apply", "-"], input=update.patch, text=True, check=True)
+    assert update.path.read_text() == update.text
+
+
+def test_better_and_worse_are_not_mixed(tmp_path: Path) -> None:
+    folder = tmp_path / "baselines"
+    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS, "b": FAIL}, 0)), folder).write()
+    second = nightly.view(write_run(tmp_path / "second", {"a": FAIL, "b": PASS}, 1))
+    with pytest.raises(UsageError, match="better in 1 cases and worse in 1"):
+        nightly.update(second, folder)
+    text = nightly.update(second, folder, "better").text
+    assert [line.split("\t")[1] for line in text.splitlines()[2:]] == ["PASS", "PASS"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        ({"planned": ("missing",)}, "is incomplete: 1 planned cases have no result"),
+        ({"finished": False}, "is incomplete: 0 planned"),
+        ({"selection": "--shard 1/3"}, "is a part of its profile only"),
+    ],
+)
+def test_a_run_that_shows_a_part_is_no_baseline(tmp_path: Path, rest: dict[str, object], why: str) -> None:
+    run = write_run(tmp_path / "run", {"a": PASS}, **rest)
+    with pytest.raises(UsageError, match=why):
+        conformance("baseline", "update", run, "--baseline", tmp_path / "baselines")
+    assert not (tmp_path / "baselines").exists()
+
+
+def test_a_gate_accepts_what_is_known_and_refuses_what_differs(tmp_path: Path) -> None:
+    folder = tmp_path / "baselines"
+    first = write_run(tmp_path / "first", {"a": PASS, "b": XFAIL}, 0)
+    conformance("baseline", "update", first, "--baseline", folder)
+    status, text = conformance("gate", first, "--against", folder, "--out", tmp_path / "gate.md")
+    assert (status, text.splitlines()[0]) == (0, "# Release gate: ACCEPTED")
+    assert (tmp_path / "gate.md").read_text() == text
+    second = write_run(tmp_path / "second", {"a": FAIL, "b": XFAIL}, 1)
+    status, text = conformance("gate", second, "--against", folder / "nightly-x86_64-emulator.tsv")
+    assert (status, text.splitlines()[0]) == (1, "# Release gate: REFUSED")
+    assert text.count("`a/causal-lm/spyre-eager-float16`") == 2  # the requirement, and the baseline
+
+
+def test_a_policy_waives_and_its_waivers_expire(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", {"a": PASS, "b": FAIL}, 0)
+    conformance("baseline", "update", first, "--baseline", tmp_path / "baselines")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "version: 1\nrequire:\n  - cases: '*'\nwaivers:\n"
+        "  - {cases: 'b/*', owner: compiler team, reason: lowered in the next release, expires: 2026-03-31}\n"
+    )
+    answers = [nightly.gate(first, tmp_path / "baselines", policy, date(2026, 3, day)) for day in (30, 31)]
+    assert [answer.accepted for answer in answers] == [True, False]
+
+
+def test_a_gate_without_a_baseline_says_how_to_make_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a": PASS})
+    with pytest.raises(UsageError, match="conformance baseline update RUN_DIR"):
+        conformance("gate", run, "--against", tmp_path)
+
+
+def test_a_site_of_several_nights_shows_what_changed_in_each(tmp_path: Path) -> None:
+    nights = [{"a": PASS, "b": PASS}, {"a": FAIL, "b": PASS}, {"a": FAIL, "b": FAIL}]
+    runs = [write_run(tmp_path / f"{n}", statuses, n) for n, statuses in enumerate(nights)]
+    facts = nightly.publish([runs[2], runs[0], runs[1], runs[2]], tmp_path / "site")
+    assert (facts.run_id, facts.runs, facts.cases) == ("night-002", 3, 2)
+    feed = (tmp_path / "site" / "feed.xml").read_text()
+    assert feed.count("<entry>") == 2
+    views = [nightly.view(run) for run in runs]
+    found = [(c.run, c.kind, c.case[0]) for c in nightly.all_changes(views)]
+    assert found == [("night-001", ChangeKind.REGRESSED, "a"), ("night-002", ChangeKind.REGRESSED, "b")]
