@@ -78,6 +78,13 @@ def drill(session: nox.Session) -> None:
 
 
 @nox.session
+def clickhouse(session: nox.Session) -> None:
+    """Send results to a real ClickHouse engine, which chdb runs in this process."""
+    install(session, "tests", "clickhouse")
+    session.run("pytest", "tests/history/test_clickhouse.py", *session.posargs)
+
+
+@nox.session
 def audit(session: nox.Session) -> None:
     """Ask for known vulnerabilities of the tested versions. Needs the network: without it, it fails."""
     session.install("pip-audit>=2.9,<3")

@@ -151,8 +151,7 @@ def _rose(past: Past, last: int, relaxed: bool) -> Iterator[Change]:
 def _still_failing(past: Past, last: int) -> Iterator[Change]:
     then, now = past.samples[last], past.samples[-1]
     if then.kind is not now.kind:
-        reached, before = STAGES.get(now.stage, 0), STAGES.get(then.stage, 0)  # type: ignore[arg-type]
-        if reached > before:
+        if _reached(now) > _reached(then):
             line = f"still fails, and gets further: {failure(then)} before, {failure(now)} now"
             yield past.change(last, ChangeKind.DRIFTED, "better", line)
         else:
@@ -161,6 +160,10 @@ def _still_failing(past: Past, last: int) -> Iterator[Change]:
     elif settled(past):
         line = f"was flaky and fails in each run now: {failure(now)}"
         yield past.change(last, ChangeKind.REGRESSED, "worse", line)
+
+
+def _reached(sample: Sample) -> int:
+    return STAGES[sample.stage] if sample.stage else 0
 
 
 def failure(sample: Sample) -> str:
