@@ -6,8 +6,10 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from harness.history import RunView, Sample, changes, diff
+from harness.history import RunView, Sample, changes, diff, tell
 from harness.records import ChangeKind, OutcomeKind, Stage, Status
 from tests.history.script import LIMITS, environment, night, sample, script
 
@@ -166,6 +168,34 @@ def test_an_unexpected_pass_names_the_line_to_remove() -> None:
     now = sample(status=Status.XPASS, expected="outside_rule", expectation_at="models.yaml:7")
     (change,) = changes([night(0, xfail())], night(1, now))
     assert change.sentence == "passes, though outside_rule is expected; remove the entry at models.yaml:7"
+
+
+NUMBER = st.sampled_from([None, 0.0, 0.01, 0.02, 5.0, float("nan"), float("inf")])
+SAMPLES = st.builds(
+    sample,
+    status=st.sampled_from(Status),
+    kind=st.sampled_from([OutcomeKind.COMPLETED, OutcomeKind.CRASH, OutcomeKind.UNAVAILABLE]),
+    stage=st.sampled_from([None, *Stage]),
+    error=NUMBER,
+    seconds=NUMBER,
+    inputs=st.sampled_from("ij"),
+    limits=st.sampled_from([(), LIMITS, (("cosine", 0.5), ("kl", 1.0))]),
+    retried=st.sampled_from([(), (OutcomeKind.CRASH, OutcomeKind.COMPLETED)]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(SAMPLES, min_size=1, max_size=15))
+def test_any_history_is_told_consistently(samples: list[Sample]) -> None:
+    runs = [night(at, one) for at, one in enumerate(samples)]
+    found = changes(runs[:-1], runs[-1])
+    assert all(change.since <= change.run and (change.before or "") < change.since for change in found)
+    told = [change.kind for change in found if change.metric is None]
+    assert len(told) == len(set(told)) or told.count(ChangeKind.FLAKY) == 2
+    assert not {ChangeKind.REGRESSED, ChangeKind.FIXED} <= set(told)
+    if len(samples) > 1 and samples[-1] == samples[-2] and not samples[-1].retried:
+        assert {ChangeKind.FIXED, ChangeKind.GONE, ChangeKind.NEW, ChangeKind.INFRA}.isdisjoint(told)
+    assert tell(found, runs).startswith(f"# Changes of {runs[-1].run_id}\n")
 
 
 @pytest.mark.parametrize("seed", range(4))
