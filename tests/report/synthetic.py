@@ -13,6 +13,7 @@ from harness.records import (
     Attempt,
     Case,
     CaseResult,
+    Cause,
     Checkpoint,
     Comparison,
     CompileFacts,
@@ -24,9 +25,13 @@ from harness.records import (
     Finding,
     HubSource,
     Inputs,
+    Localization,
     LogitNumbers,
     Mode,
+    ModuleError,
+    ModuleEvidence,
     Observation,
+    OpError,
     OpState,
     OpUse,
     Outcome,
@@ -244,6 +249,7 @@ def result(case: Case, status: Status, spec: Spec, index: int, night: int) -> Ca
         checkpoint=_checkpoint(case) if measured else None,
         observations=_observations(case, generator, index) if measured else {},
         comparison=comparison,
+        localization=_localization(case, ratio) if measured and status is Status.FAIL else None,
         started=started,
         finished=started + timedelta(seconds=seconds),
         seconds={Stage.LOAD: 1.5, Stage.COMPILE: seconds * 0.6, Stage.RUN: seconds * 0.3} if measured else {},
@@ -309,6 +315,27 @@ def _checkpoint(case: Case) -> Checkpoint:
         parameters=134_515_008,
         files=(FileFact(name="model.safetensors", size=269_060_552, sha256="a" * 64),),
         digest="b" * 64,
+    )
+
+
+def _localization(case: Case, ratio: float) -> Localization:
+    names = [f"model.layers.{layer}.{part}" for layer in range(12) for part in ("self_attn.o_proj", "mlp.up_proj")]
+    errors = tuple(
+        ModuleError(name=name, module=name, part="module", relative_l2=6e-4 * (ratio if at == 3 else 1.4), control=6e-4)
+        for at, name in enumerate(names)
+    )
+    operand = TensorSpec(shape=(59, 576), strides=(576, 1), dtype=case.dtype)
+    return Localization(
+        case=case.id,
+        module=errors[3],
+        op=OpError(
+            op="aten.mm.default", operands=(operand,), state=OpState.SPYRE_FAILED, relative_l2=0.04, control=4e-4
+        ),
+        cause=Cause.OP,
+        sentence="aten.mm.default in model.layers.1.mlp.up_proj is the first op out of proportion.",
+        modules_wrong=1,
+        limit=8,
+        evidence=ModuleEvidence(errors=errors, forwards=1, compared=len(errors)),
     )
 
 

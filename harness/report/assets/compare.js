@@ -15,8 +15,7 @@ report.views["compare.html"] = async function () {
     return places.length >= 2 ? [...new Set(places)].sort((a, b) => a - b) : [runs.length - 2, runs.length - 1];
   }
   // All cases of all runs: those of the newest first, as in the columns of the runs.
-  function expand(packed) { return packed.replace(/([A-Z-])(\d+)/g, (_, letter, times) => letter.repeat(Number(times))); }
-  const all = [...world.cases.map((one) => ({ id: one.id, link: one.link, letters: one.letters() })), ...gone.ids.map((id, at) => ({ id, link: null, letters: expand(gone.history[at]) }))];
+  const all = [...world.cases.map((one) => ({ id: one.id, link: one.link, letters: one.letters() })), ...gone.ids.map((id, at) => ({ id, link: null, letters: report.unpacked(gone.history[at]).letters }))];
 
   function picker(places) {
     const box = h("fieldset", { class: "runs" }, h("legend", {}, "Runs, at least two"));

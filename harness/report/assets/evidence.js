@@ -108,5 +108,26 @@ report.evidence = (function () {
     return [limits.length ? section("Tolerances in force", facts(limits), why ? h("p", {}, "Relaxed: " + why) : null) : null,
       pairs.length ? section("Device settings", facts(pairs)) : null];
   }
-  return { facts, table, section, findings, numbers, steps, divergences, ops, artefacts, roles, copyable, settings, present };
+  // The first wrong module and op of a failing case.
+  function localization(d) {
+    const l = d.localization;
+    if (!l) return null;
+    const op = l.op, module = l.module;
+    return section("Where it first goes wrong", h("p", {}, l.sentence), facts([
+      ["Op", op ? h("a", { class: "mono", href: "ops.html#op=" + encodeURIComponent(op.op) }, op.op) : null], ["Operands", op && op.operands ? h("span", { class: "mono" }, op.operands.map((one, at) => [at ? ", " : "", operand(one)])) : null],
+      ["Op error", op && present(op.relative_l2) ? measured(op.relative_l2) : null], ["Control's error at the op", op && present(op.control) ? measured(op.control) : null], ["Raised", op ? op.error : null],
+      ["Module", module ? h("span", { class: "mono" }, module.name) : null], ["Module error", module && present(module.relative_l2) ? measured(module.relative_l2) : null], ["Control's error at the module", module && present(module.control) ? measured(module.control) : null],
+      ["Cause", l.cause], ["Parameter", l.parameter], ["Modules out of proportion", l.modules_wrong]]));
+  }
+  // The error that each module adds by itself, in order of execution.
+  function modules(d) {
+    const errors = ((d.modules || (d.localization || {}).evidence || {}).errors || []).filter((one) => present(one.relative_l2));
+    if (errors.length < 2) return null;
+    const worst = [...errors].sort((a, b) => report.number(b.relative_l2) - report.number(a.relative_l2)).slice(0, 8);
+    return section("Error that each module adds by itself", report.plot("Relative L2 error per module, in order of execution", "module", [
+      { label: "candidate", values: errors.map((one) => one.relative_l2), colour: "--plot-candidate" }, { label: "control", values: errors.map((one) => (present(one.control) ? one.control : null)), colour: "--plot-control", dash: [4, 4] }], { log: true }),
+      h("details", {}, h("summary", {}, "Largest"), table("Modules with the largest error", [["Module"], ["Call", "number"], ["Candidate", "number"], ["Control", "number"]],
+        worst.map((one) => [h("span", { class: "mono" }, one.name), String(one.call || 0), measured(one.relative_l2), measured(one.control)]))));
+  }
+  return { localization, modules, facts, table, section, findings, numbers, steps, divergences, ops, artefacts, roles, copyable, settings, present };
 })();

@@ -1,5 +1,19 @@
 // The packed matrix as objects, and the matrix table: virtual rows, filter, arrow keys.
 "use strict";
+report.unpacked = (function () {
+  const known = new Map();
+  return function (packed) {
+    let one = known.get(packed);
+    if (!one) {
+      const runs = [...packed.matchAll(/([A-Z-])(\d*)/g)].map((found) => [found[1], Number(found[2] || 1)]);
+      const letters = runs.map(([letter, times]) => letter.repeat(times)).join("");
+      one = { runs, letters, moves: letters.replace(/-/g, "").replace(/(.)\1+/g, "$1") };
+      known.set(packed, one);
+    }
+    return one;
+  };
+})();
+
 report.Case = class {
   constructor(index, model, config, columns, words) {
     this.index = index;
@@ -14,14 +28,18 @@ report.Case = class {
     this.packed = words.history[columns.history[index]];
     this.labels = words.labels[columns.labels[index]];
   }
-  get configuration() { return this.config[0] + "-" + this.config[1] + "-" + this.config[2] + (this.config[3] ? "-" + this.config[3] : ""); }
+  get configuration() { return this.config.name; }
   get id() { return this.model.name + "/" + this.model.task + "/" + this.configuration; }
-  get text() { return this.lower || (this.lower = [this.id, this.model.family, this.model.architecture, this.outcome].join(" ").toLowerCase()); }
+  // Whether the word, in lower case, occurs in the id, family, architecture or outcome.
+  mentions(word) {
+    if (word.includes("/")) return this.id.toLowerCase().includes(word);
+    return this.model.lower.includes(word) || this.configuration.includes(word) || this.outcome.includes(word);
+  }
   get link() { return "model.html#case=" + encodeURIComponent(this.id); }
-  // Pairs [letter, runs], oldest first.
-  runs() { return [...this.packed.matchAll(/([A-Z-])(\d*)/g)].map((found) => [found[1], Number(found[2] || 1)]); }
-  letters() { return this.runs().map(([letter, times]) => letter.repeat(times)).join(""); }
-  moves() { return this.letters().replace(/-/g, "").replace(/(.)\1+/g, "$1"); }
+  // Pairs [letter, runs], oldest first. Few histories are distinct: each is unpacked once.
+  runs() { return report.unpacked(this.packed).runs; }
+  letters() { return report.unpacked(this.packed).letters; }
+  moves() { return report.unpacked(this.packed).moves; }
   tally(letter) { return this.runs().reduce((sum, [one, times]) => sum + (one === letter ? times : 0), 0); }
   // Start of the first run with the present status; null when it never changed.
   changed() {
@@ -34,6 +52,7 @@ report.Case = class {
 
 report.decode = function (packed) {
   const models = [], cases = [];
+  for (const config of packed.configs) config.name = config.filter(Boolean).join("-");
   let at = 0, chunk = 0;
   for (let row = 0; row < packed.names.length; row += 1) {
     while (chunk + 1 < packed.starts.length && packed.starts[chunk + 1] <= row) chunk += 1;
@@ -42,6 +61,7 @@ report.decode = function (packed) {
       family: packed.words.family[packed.families[row]], architecture: packed.words.architecture[packed.architectures[row]],
       chunk, place: row - packed.starts[chunk], cases: [],
     };
+    model.lower = [model.name, model.task, model.family, model.architecture].join(" ").toLowerCase();
     for (let end = at + packed.counts[row]; at < end; at += 1) {
       const one = new report.Case(at, model, packed.configs[packed.config[at]], packed, packed.words);
       model.cases.push(one);

@@ -28,7 +28,7 @@ report.query = (function () {
       const value = word.slice(colon + 1).toLowerCase();
       if (field in FIELDS) test = textual(field, value);
       else if (field in SPECIAL) test = SPECIAL[field](value);
-      else { const wanted = word.toLowerCase(); test = (c) => c.text.includes(wanted); }
+      else { const wanted = word.toLowerCase(); test = (c) => c.mentions(wanted); }
     }
     return negated ? (c) => !test(c) : test;
   }

@@ -2,7 +2,7 @@
 "use strict";
 report.themeButton();
 report.localTimes(document);
-for (const node of document.querySelectorAll(".tile .status, [data-icon]")) node.prepend(report.icon(node.textContent.trim()));
+for (const node of document.querySelectorAll(".tile .status")) node.prepend(report.icon(node.textContent.trim()));
 if (["127.0.0.1", "localhost", "[::1]"].includes(location.hostname)) report.follow();
 (function () {
   const view = report.views[document.body.dataset.page];

@@ -44,7 +44,7 @@ report.views["trends.html"] = async function () {
     input.value = id;
     input.addEventListener("input", () => {
       const text = input.value.toLowerCase(), found = [];
-      for (const one of world.cases) { if (one.text.includes(text)) found.push(one.id); if (found.length > 20) break; }
+      for (const one of world.cases) { if (one.id.toLowerCase().includes(text)) found.push(one.id); if (found.length > 20) break; }
       names.replaceChildren(...found.map((value) => h("option", { value })));
       if (found.includes(input.value)) { state.write({ case: input.value }); plot(box, input.value); }
     });
