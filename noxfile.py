@@ -89,3 +89,10 @@ def audit(session: nox.Session) -> None:
     """Ask for known vulnerabilities of the tested versions. Needs the network: without it, it fails."""
     session.install("pip-audit>=2.9,<3")
     session.run("pip-audit", "--strict", "--no-deps", "--disable-pip", "-r", "constraints.txt", *session.posargs)
+
+
+@nox.session
+def fidelity(session: nox.Session) -> None:
+    """Compare the emulated device with every published figure; ``-- --out DIR`` stores the table elsewhere."""
+    install(session)
+    session.run("python", "-m", "spyre_emulator.fidelity", *session.posargs, env={"OMP_NUM_THREADS": "1"})
