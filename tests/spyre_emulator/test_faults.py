@@ -18,6 +18,7 @@ from torch import nn
 import spyre_emulator
 from spyre_emulator import Fault, fault_catalogue, faults, register_fault, unregister_fault
 from spyre_emulator.faults import AtOperator, active_faults, switch_on_from
+from spyre_emulator.faults.__main__ import as_markdown
 from spyre_emulator.settings import SettingError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*falling back to cpu", "ignore:Backend Spyre does not support int64")
@@ -397,3 +398,8 @@ def test_the_environment_switches_on_and_imports_modules(tmp_path: Path) -> None
         assert torch.equal(torch.exp(random(4) * 0.0).cpu(), torch.full((4,), 2.0, dtype=HALF))
 
     assert ending(switch) == 0
+
+
+def test_the_documentation_holds_the_catalogue() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert page.endswith(as_markdown()), "run python -m spyre_emulator.faults and put its output at the end of the page"
