@@ -20,6 +20,10 @@ DEVICE = torch.device("cpu")
 """The device ``spyre:0``; set by `spyre_emulator.registration` when it exists."""
 
 
+SEGMENT_BYTES = 16 << 30
+"""Device memory is addressed in segments of 16 GiB; one tensor lies in one segment."""
+
+
 class Accounting:
     """Bytes charged to the device, now and at the peak."""
 
@@ -32,6 +36,10 @@ class Accounting:
 
     def charge(self, nbytes: int) -> None:
         """Take `nbytes`; torch.OutOfMemoryError when the device is full even after a garbage collection."""
+        if nbytes > SEGMENT_BYTES:
+            raise torch.OutOfMemoryError(
+                f"Spyre out of memory: tried to allocate {nbytes} bytes, one segment holds {SEGMENT_BYTES}"
+            )
         if self.allocated + nbytes > settings.current.device_memory:
             gc.collect()  # the allocator's out-of-memory callback does the same, then retries
             if self.allocated + nbytes > settings.current.device_memory:
@@ -172,6 +180,10 @@ def compress(destination: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def _shadow_of_foreign_storage(tensor: torch.Tensor) -> torch.Tensor:
+    raw = getattr(tensor.untyped_storage(), "raw_bytes", None)
+    if raw is not None and tensor.dtype not in DLFLOAT:
+        empty = torch.empty(0, dtype=tensor.dtype, device="cpu")
+        return empty.set_(raw, tensor.storage_offset(), tensor.shape, tensor.stride())
     if tensor.untyped_storage().nbytes() == 0:
         return torch.empty(tensor.shape, dtype=shadow_dtype(tensor.dtype), device="cpu")
     raise RuntimeError(
@@ -190,6 +202,18 @@ def is_reinterpreted(tensor: torch.Tensor) -> bool:
     """Whether `tensor` views its storage under another dtype, so that writes to it would be lost."""
     buffer = getattr(tensor.untyped_storage(), "spyre", None)
     return buffer is not None and buffer.dtype is not tensor.dtype
+
+
+def write_bytes(destination: torch.Tensor, source: torch.Tensor) -> bool:
+    """Fill a whole storage from the bytes of its host form; False unless `destination` is all its bytes."""
+    storage = destination.untyped_storage()
+    buffer = getattr(storage, "spyre", None)
+    if buffer is None or buffer.dtype is torch.uint8 or destination.dtype is not torch.uint8:
+        return False
+    if source.dtype is not torch.uint8 or destination.numel() != storage.nbytes() or not destination.is_contiguous():
+        return False
+    _flat(buffer.unpack()).copy_(to_device(source.contiguous().view(buffer.dtype).view(-1), buffer.dtype))
+    return True
 
 
 def adopt(storage: Any, dtype: torch.dtype) -> None:

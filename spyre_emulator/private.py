@@ -232,6 +232,26 @@ def patch_storage_constructor(allocate: Callable[[int], Any], check: Callable[[t
         return allocate(size if isinstance(size, int) else len(size))
 
     storage_class.__new__ = staticmethod(new)
+    original_new, original_write = storage_class.new, storage_class._write_file
+    original_read = storage_class._set_from_file
+
+    def empty_like(self: Any) -> Any:
+        return allocate(0) if self.device.type == DEVICE_NAME else original_new(self)
+
+    def write_file(self: Any, *args: Any) -> Any:  # the original reads the address of the storage, not its values
+        return original_write(self.cpu() if self.device.type == DEVICE_NAME else self, *args)
+
+    storage_class.new = empty_like
+
+    def set_from_file(self: Any, *args: Any) -> Any:
+        if self.device.type != DEVICE_NAME:
+            return original_read(self, *args)
+        host = storage_class(self.nbytes())
+        original_read(host, *args)
+        return self.copy_(host)
+
+    storage_class._write_file = write_file
+    storage_class._set_from_file = set_from_file
 
 
 def patch_generator(check: Callable[[torch.device], None]) -> None:

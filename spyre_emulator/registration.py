@@ -114,8 +114,12 @@ def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: int | None = N
 
 
 def set_geometry(x: Tensor, source: Any, storage_offset: int, size: Any, stride: Any = ()) -> Tensor:
-    """aten::set_.source_Storage_storage_offset; raw storages from torch.load get their buffer here."""
-    if getattr(source, "raw_bytes", None) is not None and not hasattr(source, "spyre"):
+    """aten::set_.source_Storage_storage_offset; raw storages from torch.load get their buffer here.
+
+    Tensors of bytes do not say what a raw storage holds: PyTorch makes them to copy storages.
+    """
+    raw = getattr(source, "raw_bytes", None) is not None and not hasattr(source, "spyre")
+    if raw and x.dtype is not torch.uint8:
         memory.adopt(source, x.dtype)
     return private.set_storage(x, source, storage_offset, size, stride)
 
@@ -206,6 +210,20 @@ def lstm_cell(
     return o.sigmoid() * state.tanh(), state, torch.cat([i, f, c, o], 1)
 
 
+def gru_cell(
+    input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor, input_bias: Any = None, hidden_bias: Any = None
+) -> tuple[Tensor, Tensor]:
+    """aten::_thnn_fused_gru_cell in device operators."""
+    if input_bias is not None:
+        input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
+    input_reset, input_update, input_new = input_gates.chunk(3, 1)
+    hidden_reset, hidden_update, hidden_new = hidden_gates.chunk(3, 1)
+    reset = (input_reset + hidden_reset).sigmoid()
+    update = (input_update + hidden_update).sigmoid()
+    new = (input_new + reset * hidden_new).tanh()
+    return new + update * (hidden - new), torch.cat([reset, update, new, hidden, hidden_new], 1)
+
+
 def _register_memory() -> None:
     register = private.registers_for("aten", "PrivateUse1")
     kernels: dict[str, Callable[..., Any]] = {
@@ -225,6 +243,7 @@ def _register_memory() -> None:
         "lift_fresh_copy": clone,
         "_local_scalar_dense": local_scalar,
         "_thnn_fused_lstm_cell": lstm_cell,
+        "_thnn_fused_gru_cell": gru_cell,
     }
     for name, kernel in kernels.items():
         register(name, kernel)

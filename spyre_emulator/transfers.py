@@ -9,7 +9,7 @@ import torch
 
 from spyre_emulator import conversions, settings
 from spyre_emulator.dtypes import DLFLOAT, shadow_dtype
-from spyre_emulator.memory import compress, is_reinterpreted, readable, shadow
+from spyre_emulator.memory import compress, is_reinterpreted, readable, shadow, write_bytes
 from spyre_emulator.numerics import round_
 
 Tensor = torch.Tensor
@@ -46,6 +46,8 @@ def _hooked(
 
 
 def _host_to_device(destination: Tensor, source: Tensor) -> None:
+    if write_bytes(destination, source):
+        return
     if is_reinterpreted(destination):
         raise RuntimeError(f"spyre: copy into a view of another dtype ({destination.dtype}) is not supported")
     if settings.current.compressed_weights and compress(destination, source):

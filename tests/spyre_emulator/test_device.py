@@ -3,11 +3,13 @@
 import copy
 import gc
 import io
+import pickle
 
 import pytest
 import torch
 
 import spyre_emulator
+from spyre_emulator import memory
 
 DEVICE = "spyre"
 
@@ -132,6 +134,15 @@ def test_saved_and_loaded_with_and_without_the_device():
         assert torch.equal(on_host[name], value.cpu())
 
 
+def test_pickled_and_copied():
+    x = torch.randn(4, 6).half().to(DEVICE)
+    again = pickle.loads(pickle.dumps(x))
+    assert (again.device, again.dtype) == (x.device, x.dtype)
+    assert torch.equal(again.cpu(), x.cpu())
+    again.mul_(2)
+    assert torch.equal(copy.deepcopy(x).cpu(), x.cpu())
+
+
 def test_training_follows_the_cpu_in_float32():
     model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2))
     device, x = copy.deepcopy(model).to(DEVICE), torch.randn(5, 6)
@@ -147,6 +158,7 @@ def test_training_follows_the_cpu_in_float32():
 
 LAYERS = {
     "lstm": (lambda: torch.nn.LSTM(6, 5), (4, 1, 6)),
+    "gru": (lambda: torch.nn.GRU(6, 5), (4, 1, 6)),
     "conv2d": (lambda: torch.nn.Conv2d(3, 4, 3, padding=1), (1, 3, 8, 8)),
     "conv_transpose": (lambda: torch.nn.ConvTranspose2d(3, 2, 2), (1, 3, 4, 4)),
     "batch_norm": (lambda: torch.nn.BatchNorm2d(3).eval(), (1, 3, 4, 4)),
@@ -230,6 +242,9 @@ def test_writing_through_a_view_of_another_dtype_is_refused():
 def test_storages_by_device_name_do_not_end_the_process():
     storage = torch.UntypedStorage(16, device=DEVICE)
     assert (storage.device.type, storage.nbytes(), storage.cpu().tolist()) == (DEVICE, 16, [0] * 16)
+    assert storage.new().nbytes() == 0
+    storage.fill_(1)
+    assert storage.tolist() == [1] * 16
     with pytest.raises(RuntimeError):
         storage.resize_(32)
     with pytest.raises(TypeError):
@@ -252,6 +267,8 @@ def test_memory_is_accounted_in_whole_sticks_and_released():
     del y
     assert torch.spyre.memory_allocated() == before
     assert torch.spyre.max_memory_allocated() >= before + 768
+    with pytest.raises(torch.OutOfMemoryError, match="one segment holds"):
+        memory.ACCOUNTING.charge((16 << 30) + 1)
     with (
         spyre_emulator.using(device_memory=before + 1024),
         pytest.raises(torch.OutOfMemoryError, match="out of memory"),

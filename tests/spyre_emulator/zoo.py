@@ -89,8 +89,12 @@ CLASSES = {
 }
 
 
-def build(name: str) -> torch.nn.Module:
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+
+def build(name: str, layers: int = 2) -> torch.nn.Module:
     kind, config = CONFIGS[name]
+    config = config | {key: layers for key in _LAYERS if key in config}
     torch.manual_seed(0)
     return CLASSES[kind].from_config(transformers.AutoConfig.for_model(name, **config)).float().eval()
 
