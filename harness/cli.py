@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn, cast
 
 import typer
 
+from harness import ci
 from harness.errors import HarnessError, UsageError
 
 app = typer.Typer(
@@ -21,6 +22,8 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(ci.app, name="ci")
 
 ManifestArgument = Annotated[Path, typer.Argument(help="The matrix.", metavar="[models.yaml]")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -265,6 +268,39 @@ def repro(
     if done.reproducer is not None:
         raise UsageError(f"no reproducer for {case}: {done.reproducer}")
     typer.echo(f"python {out / 'reproduce.py'}")
+
+
+class _OpItems:
+    """Gives the suite's op test one item per op of a run."""
+
+    def __init__(self, reports: Any) -> None:
+        self._reports = reports
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "op_report" in metafunc.fixturenames:
+            metafunc.parametrize("op_report", self._reports, ids=[report.op for report in self._reports])
+
+
+@app.command()
+def ops(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run directory.")],
+    test: Annotated[bool, typer.Option("--test", help="As tests: one item per op, failing when it is wrong.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Op conformance from models: variants right and wrong alone, models that each op blocks."""
+    from harness import opcheck, store
+    from harness.records import OpState
+
+    reports = opcheck.summarize(store.read_run(run_directory).results)
+    if test:
+        import pytest
+
+        suite = Path(__file__).parent / "suite"
+        arguments = ["-c", str(suite / "pytest.ini"), "--rootdir", str(Path.cwd()), "-p", "no:cacheprovider"]
+        raise typer.Exit(int(pytest.main([*arguments, str(suite / "test_ops.py")], plugins=[_OpItems(reports)])))
+    listed = [report.model_dump(mode="json") for report in reports]
+    typer.echo(json.dumps(listed, indent=1) if as_json else opcheck.render(reports))
+    raise typer.Exit(1 if any(report.state is OpState.SPYRE_FAILED for report in reports) else 0)
 
 
 @app.command("matrix")

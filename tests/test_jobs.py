@@ -1,0 +1,240 @@
+"""The nightly workflow's jobs in order, without GitHub: plan, shards, merge, issues, publish."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness import github, jobs, manifest, matrix, store
+from harness.cli import app
+from harness.errors import StoreError
+from harness.records import Case, CaseResult, Outcome, OutcomeKind, Run, Status, Verdict
+from tests.stored_runs import environment, write_run
+
+PASS, FAIL = Status.PASS, Status.FAIL
+NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
+MANIFEST = """\
+version: 1
+defaults:
+  inputs:
+    causal-lm: {texts: [a text]}
+axes: {target: [spyre], mode: [eager, compiled], dtype: [float16], shape: [natural]}
+profiles:
+  nightly: {sources: [folder]}
+models:
+"""
+ROW = "  %s: {task: causal-lm, licence: Apache-2.0, source: {folder: model}}\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with a manifest of three models, and a bare repository behind it."""
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    bare, clone = tmp_path / "bare.git", tmp_path / "clone"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    subprocess.run(["git", "clone", "-q", str(bare), str(clone)], check=True, capture_output=True)
+    (clone / "models.yaml").write_text(MANIFEST + "".join(ROW % name for name in "abc"))
+    monkeypatch.chdir(clone)
+    return clone
+
+
+def conformance(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+def result(case: Case, status: Status, when: datetime) -> CaseResult:
+    verdict = Verdict(status=status, sentence=f"{status}: as planted")
+    outcome = Outcome(kind=OutcomeKind.COMPLETED)
+    return CaseResult(
+        case=case,
+        outcome=outcome,
+        verdict=verdict,
+        started=when,
+        finished=when + timedelta(seconds=7),
+        log="logs/x.log",
+    )
+
+
+def run_shard(folder: Path, part: str, night: int = 0, failing: tuple[str, ...] = (), lost: bool = False) -> None:
+    """What the job of one shard leaves behind; a lost one was killed after its first case."""
+    path = Path("models.yaml")
+    index, count = matrix.parse_shard(part)
+    cases = matrix.shard(matrix.plan(manifest.load(path), profile="nightly"), index, count)
+    when = NIGHT + timedelta(days=night, seconds=index)
+    run = Run(
+        run_id=f"{when:%Y%m%dT%H%M%SZ}-{index:06x}",
+        started=when,
+        profile="nightly",
+        selection=f"--shard {part}",
+        manifest_digest=hashlib.sha256(path.read_bytes()).hexdigest(),
+        environment=environment(),
+        plan=cases,
+    )
+    writer = store.RunWriter(folder, run)
+    (folder / "logs" / f"{index}.log").write_text("said\n")
+    for case in cases[:1] if lost else cases:
+        writer.append(result(case, FAIL if case.model in failing else PASS, when))
+    if lost:
+        writer.close()
+    else:
+        writer.finish(when + timedelta(hours=1), int(any(case.model in failing for case in cases)))
+
+
+def run_night(folder: Path, night: int, failing: tuple[str, ...] = ()) -> tuple[int, Path]:
+    """All shards of a night and their merge; returns its exit status and folder."""
+    for part in ("1/2", "2/2"):
+        run_shard(folder / f"shards/run-{part[0]}-of-2", part, night, failing)
+    status, _ = conformance("ci", "merge", folder / "shards", "--out", folder / "night", "--profile", "nightly")
+    return status, folder / "night"
+
+
+def test_the_plan_goes_to_the_outputs_and_durations_to_a_file(place: Path) -> None:
+    arguments = ("--profile", "nightly", "--durations", "durations.json", "--output", "outputs")
+    assert conformance("ci", "plan", "--shards", 2, *arguments)[0] == 0
+    text = Path("outputs").read_text()
+    assert '{"include":[{"shard":"1/2","name":"1-of-2"},{"shard":"2/2","name":"2-of-2"}]}' in text
+    assert [line.split("<<")[0] for line in text.splitlines() if "<<" in line] == ["empty", "cases", "matrix"]
+    assert json.loads(Path("durations.json").read_text()) == {}
+
+
+def test_each_shard_of_the_plan_has_its_cases_and_all_have_each_case_once(place: Path) -> None:
+    cases = matrix.plan(manifest.load(Path("models.yaml")), profile="nightly")
+    jobs_of = json.loads(jobs.plan(Path("models.yaml"), "nightly", 4)["matrix"])["include"]
+    parts = [matrix.shard(cases, *matrix.parse_shard(job["shard"])) for job in jobs_of]
+    assert all(parts)
+    assert sorted(case.id for part in parts for case in part) == [case.id for case in cases]
+
+
+def test_shards_become_one_run_of_the_whole_profile(place: Path, tmp_path: Path) -> None:
+    status, night = run_night(tmp_path / "n", 0)
+    merged = store.read_run(night / "run")
+    assert (status, merged.run.selection, merged.run.profile) == (0, "", "nightly")
+    assert merged.run.finished is not None
+    assert len(merged.results) == len(merged.run.plan) == 6
+    assert sorted(path.name for path in (night / "run" / "logs").iterdir()) == ["1.log", "2.log"]
+    assert (night / "baseline.patch").read_text().startswith("--- /dev/null\n+++ b/reports/baselines/nightly-x86_64")
+    assert "this is the first run on x86_64 emulator" in (night / "summary.md").read_text()
+
+
+def test_a_killed_shard_makes_the_merge_red_and_says_what_is_missing(place: Path, tmp_path: Path) -> None:
+    run_shard(tmp_path / "shards/run-1-of-2", "1/2")
+    run_shard(tmp_path / "shards/run-2-of-2", "2/2", lost=True)
+    summary = tmp_path / "summary"
+    arguments = ("--out", tmp_path / "night", "--profile", "nightly", "--summary", summary)
+    status, said = conformance("ci", "merge", tmp_path / "shards", *arguments)
+    merged = store.read_run(tmp_path / "night" / "run")
+    assert status == 1
+    assert merged.run.finished is None
+    assert len(merged.missing) == len(merged.run.plan) - len(merged.results) > 0
+    assert "cases have a result" in said
+    text = summary.read_text()
+    assert "## Incomplete" in text
+    assert all(f"`{name}` was planned and has no result" in text for name in merged.missing)
+    assert "is incomplete" in (tmp_path / "night" / "no-baseline.txt").read_text()
+
+
+def test_shards_that_left_nothing_at_all_make_the_merge_red(place: Path, tmp_path: Path) -> None:
+    run_shard(tmp_path / "shards/run-1-of-2", "1/2")
+    arguments = ("--out", tmp_path / "night", "--profile", "nightly")
+    assert conformance("ci", "merge", tmp_path / "shards", *arguments)[0] == 1
+    (tmp_path / "none").mkdir()
+    arguments = ("--out", tmp_path / "empty", "--profile", "nightly")
+    assert conformance("ci", "merge", tmp_path / "none", *arguments)[0] == 1
+    assert len(store.read_run(tmp_path / "empty" / "run").missing) == 6
+
+
+def test_shards_of_another_manifest_are_refused(place: Path, tmp_path: Path) -> None:
+    run_shard(tmp_path / "shards/run-1-of-1", "1/1")
+    with Path("models.yaml").open("a") as stream:
+        stream.write(ROW % "d")
+    with pytest.raises(StoreError, match="different manifests"):
+        conformance("ci", "merge", tmp_path / "shards", "--out", tmp_path / "night", "--profile", "nightly")
+
+
+def test_three_nights_regress_and_recover(place: Path, tmp_path: Path) -> None:
+    seen = []
+    for number, failing in enumerate([(), ("b",), ()]):
+        status, night = run_night(tmp_path / f"{number}", number, failing)
+        facts = json.loads((night / "issues.json").read_text())
+        told = [(cause["kind"], sorted(cause["cases"])) for cause in facts["causes"]]
+        seen.append((status, told, [name for name in facts["well"]["regressed"] if name.startswith("b/")]))
+        assert conformance("ci", "publish", night / "run")[0] == 0
+    both = [f"b/causal-lm/spyre-{mode}-float16" for mode in ("compiled", "eager")]
+    assert seen == [(0, [], both), (1, [("regressed", both)], []), (0, [], both)]
+
+    assert conformance("ci", "plan", "--shards", 2, "--durations", "durations.json")[0] == 0
+    durations = json.loads(Path("durations.json").read_text())
+    assert len(durations) == 6
+    assert set(durations.values()) == {7.0}
+
+    site = tmp_path / "site"
+    github.checkout(place, "gh-pages", site)
+    archive = jobs.Archive(site / jobs.ARCHIVE)
+    assert len(archive.views()) == 3
+    feed = (site / "feed.xml").read_text()
+    assert feed.count("<entry>") == 4  # two cases, in the night that broke and in the one that showed a flake
+    assert (site / "index.html").is_file()
+    assert (site / ".nojekyll").is_file()
+
+
+def test_a_mixed_night_gives_a_patch_for_each_direction(place: Path, tmp_path: Path) -> None:
+    _, first = run_night(tmp_path / "1", 0, ("a",))
+    assert conformance("baseline", "update", first / "run")[0] == 0
+    _, second = run_night(tmp_path / "2", 1, ("b",))
+    names = sorted(path.name for path in second.iterdir() if path.is_file())
+    assert names == ["baseline-better.patch", "baseline-worse.patch", "issues.json", "summary.md"]
+    for way in ("better", "worse"):
+        subprocess.run(["git", "apply", "--check", str(second / f"baseline-{way}.patch")], check=True)
+
+
+def test_two_publishers_from_the_same_parent_both_stay(place: Path, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"{n}", {"a": PASS}, n, run_id=f"2026030{n + 1}T020000Z-00000{n}") for n in range(3)]
+    keep = timedelta(days=36500)
+    github.publish(place, "gh-pages", lambda tree: jobs.add_night(tree, runs[0], keep), "first")
+    calls = []
+
+    def slow(tree: Path) -> None:
+        calls.append(tree)
+        if len(calls) == 1:
+            github.publish(place, "gh-pages", lambda other: jobs.add_night(other, runs[2], keep), "fast")
+        jobs.add_night(tree, runs[1], keep)
+
+    github.publish(place, "gh-pages", slow, "slow")
+    assert len(calls) == 2
+    site = tmp_path / "site"
+    github.checkout(place, "gh-pages", site)
+    archive = jobs.Archive(site / jobs.ARCHIVE)
+    assert [view.run_id[:8] for view in archive.views()] == ["20260301", "20260302", "20260303"]
+    assert archive.newest() == "20260303T020000Z-000002"
+    # The site is the newest run's; the one that came late is in it from the next run on.
+    assert json.loads((site / "site.json").read_text())["run_id"].startswith("20260303")
+
+
+def test_old_runs_are_forgotten(tmp_path: Path) -> None:
+    archive = jobs.Archive(tmp_path)
+    for number, name in enumerate(("20250101T020000Z-000001", "20260101T020000Z-000002")):
+        run = write_run(tmp_path / f"run-{number}", {"a": PASS}, 365 * number - 365, run_id=name)
+        archive.add(store.read_run(run), ())
+    archive.prune(datetime(2025, 6, 1, tzinfo=UTC))
+    assert [view.run_id for view in archive.views()] == ["20260101T020000Z-000002"]
+    assert sorted(path.name for path in (tmp_path / "digests").iterdir()) == ["20260101T020000Z-000002.json"]
+
+
+def test_a_summary_of_a_large_night_keeps_the_worst(place: Path, tmp_path: Path) -> None:
+    statuses = {f"model-{n:04}": FAIL if n == 299 else PASS for n in range(300)}
+    found = jobs.tonight(write_run(tmp_path / "run", statuses), jobs.Archive(tmp_path / "none"))
+    summary = tmp_path / "summary"
+    github.append_summary(summary, found.text())
+    text = summary.read_text()
+    assert summary.stat().st_size < 1 << 20
+    assert text.index("model-0299") < text.index("model-0000")
