@@ -7,7 +7,16 @@ import torch
 
 from harness import checkpoints, compare, localize
 from harness.localize import Forward, Taken
-from harness.records import Checkpoint, ModuleEvidence, OutputComparison
+from harness.records import (
+    Checkpoint,
+    DeviceUse,
+    ModuleEvidence,
+    OpError,
+    OpState,
+    OpUse,
+    OutputComparison,
+    TensorSpec,
+)
 
 LEAST_SECONDS = 20.0
 """A forward may be taken apart for this long, however short the case itself was."""
@@ -61,6 +70,40 @@ def take_apart(
         return localize.modules(reference, candidate, forward, compared, floor=noise, seconds=seconds)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError, AttributeError) as error:
         return _nothing(f"the model cannot be taken apart: {type(error).__name__}: {str(error).splitlines()[0]}")
+
+
+def check_ops(
+    use: DeviceUse, candidate: torch.nn.Module, forward: Forward, *, control_format: str, seconds: float
+) -> DeviceUse:
+    """Return the device use with each op variant also run alone: one that is wrong alone is ``spyre_failed``."""
+    device = next(candidate.parameters()).device
+    if device.type == "cpu":
+        return use
+    floor = compare.number_format(control_format).noise
+    checks = localize.check_variants(candidate, forward, device, floor=floor, limit=localize.LIMIT, seconds=seconds)
+    found = {_variant(op.op, op.operands): (op, wrong) for op, wrong in checks}
+    ops = []
+    for one in use.ops:
+        op, wrong = found.pop(_variant(one.op, one.operands), (None, False))
+        ops.append(one if op is None else _checked(one, op, failed=wrong))
+    for op, wrong in found.values():
+        if wrong:  # the stack records it under another name: what fails must not be lost
+            ops.append(
+                _checked(OpUse(op=op.op, state=OpState.SPYRE_FAILED, count=0, operands=op.operands), op, failed=True)
+            )
+    return use.model_copy(update={"ops": tuple(ops)})
+
+
+def _variant(op: str, operands: tuple[TensorSpec, ...]) -> tuple[str, tuple[TensorSpec, ...]]:
+    """A key that in-place and functional forms of an op share."""
+    return op.replace("_.", ".", 1), operands
+
+
+def _checked(use: OpUse, op: OpError, *, failed: bool) -> OpUse:
+    known = {"relative_l2": op.relative_l2, "control": op.control, "error": op.error, "checked": True}
+    if failed and use.state is not OpState.NOT_IMPLEMENTED:
+        known["state"] = OpState.SPYRE_FAILED
+    return use.model_copy(update=known)
 
 
 def _nothing(reason: str) -> Taken:

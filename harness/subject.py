@@ -150,13 +150,22 @@ def observe_candidate(mark: Marker, request: str) -> CandidateDone:
         candidate_format=format_,
         control_format=case.dtype.value,
     )
+    seconds = max(apart.LEAST_SECONDS, time.monotonic() - began)
+
+    def short_forward(model: torch.nn.Module) -> object:
+        return run(question.shorter(), model, model, forced)
+
+    if case.mode is Mode.EAGER:
+        device_use = apart.check_ops(
+            device_use, model, short_forward, control_format=case.dtype.value, seconds=seconds / 2
+        )
     taken = apart.take_apart(
         work.checkpoint,
         model,
-        lambda side: run(question.shorter(), side, side, forced),
+        short_forward,
         formats=(format_, case.dtype.value),
         auto_class=question.workload.auto_class,
-        seconds=max(apart.LEAST_SECONDS, time.monotonic() - began),
+        seconds=seconds,
         memory=work.memory,
     )
     observation = Observation(

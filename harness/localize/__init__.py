@@ -4,6 +4,7 @@ from harness.localize.fusion import Fusion
 from harness.localize.modules import Compare, Forward, Taken, modules, out_of_proportion, wrong
 from harness.localize.ops import Execution
 from harness.localize.search import LIMIT, Device, Search, first_wrong
+from harness.localize.variants import check_variants
 
 __all__ = [
     "LIMIT",
@@ -14,6 +15,7 @@ __all__ = [
     "Fusion",
     "Search",
     "Taken",
+    "check_variants",
     "first_wrong",
     "modules",
     "out_of_proportion",

@@ -144,7 +144,7 @@ class Inspection(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.first is not None or not self._concerns(func, args, kwargs):
             return func(*args, **kwargs)
-        execution = Execution(func, args, kwargs).mapped(_to_host)
+        execution = Execution(func, args, kwargs).mapped(host_copy)
         result = func(*args, **kwargs)
         measured = measure(execution, _results(Execution(func, args, kwargs), result))
         self.checked += measured is not None
@@ -154,10 +154,17 @@ class Inspection(TorchDispatchMode):
         return result
 
     def _concerns(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        if torch.Tag.nondeterministic_seeded in func.tags or "empty" in func._schema.name:
+        if not repeatable(func):
             return False
         leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         return any(leaf.device.type == self._device.type for leaf in leaves)
+
+
+def repeatable(func: Any) -> bool:
+    """Whether an op gives the same result twice: attention is tagged as random for its dropout, which is off."""
+    if "empty" in func._schema.name:
+        return False
+    return str(func) in STAND_INS or torch.Tag.nondeterministic_seeded not in func.tags
 
 
 class LastOp(TorchDispatchMode):
@@ -177,7 +184,7 @@ class LastOp(TorchDispatchMode):
 
     def execution(self) -> Execution | None:
         """The op that raised, with its operands on the host."""
-        return None if self.running is None else self.running.mapped(_to_host)
+        return None if self.running is None else self.running.mapped(host_copy)
 
 
 def cause_of(execution: Execution, device: torch.device, floor: float, limit: float) -> Cause:
@@ -227,7 +234,8 @@ def spec(tensor: Tensor) -> TensorSpec:
     return TensorSpec(shape=tuple(tensor.shape), strides=tuple(tensor.stride()), dtype=dtype)
 
 
-def _to_host(leaf: Any) -> Any:
+def host_copy(leaf: Any) -> Any:
+    """A leaf of an execution's operands as it is kept on the host."""
     if isinstance(leaf, Tensor):
         return on_host(leaf)
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
@@ -239,7 +247,7 @@ def _own_storage(tensor: Tensor) -> Tensor:
 
 def _on_cpu(execution: Execution) -> list[Tensor] | None:
     """Results on the CPU from copies of the operands; None where it has no such op."""
-    copied = execution.mapped(_to_host)
+    copied = execution.mapped(host_copy)
     stands = STAND_INS.get(str(execution.op))
     try:
         if stands is not None:

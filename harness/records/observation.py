@@ -70,6 +70,14 @@ class OpUse(Record):
     state: OpState
     count: int
     operands: tuple[TensorSpec, ...] = ()
+    relative_l2: float | None = None
+    """Error of the variant run alone against the CPU in float32, where it was checked; see `checked`."""
+    control: float | None = None
+    """The same for the CPU in the operands' dtype."""
+    checked: bool = False
+    """Whether the variant was run alone, with the operands that the model first gave it."""
+    error: str | None = None
+    """What the device raised when the variant ran alone."""
 
 
 class CompileFacts(Record):
