@@ -172,15 +172,20 @@ def compute(
     if outcome is None:
         result = kernel.compute(*host_args, **host_kwargs)
         outcome = _guess(kernel, args, kwargs, result)
-        kernels.round_results(result, outcome.dtypes)
+        correct = kernels.round_results(result, outcome.dtypes)
+        if kernels.is_hooked(op):
+            result = kernels.through_hooks(kernel, host_args, host_kwargs, _dtypes(args), "eager", lambda: correct)
     elif kernels.is_hooked(op):
-        dtypes = tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
-        result = kernels.run_hooked(kernel, outcome, host_args, host_kwargs, dtypes, "eager")
+        result = kernels.run_hooked(kernel, outcome, host_args, host_kwargs, _dtypes(args), "eager")
     else:
         result = kernels.compute(kernel, outcome, host_args, host_kwargs)
     if isinstance(result, Tensor):
         return wrap(result, outcome.dtypes[0] or result.dtype)
     return _wrap_all(result, outcome.dtypes)
+
+
+def _dtypes(args: Any) -> tuple[torch.dtype | None, ...]:
+    return tuple(a.dtype if isinstance(a, Tensor) else None for a in args)
 
 
 def _wrap_all(result: Any, dtypes: Sequence[Any]) -> Any:

@@ -192,7 +192,18 @@ def run_hooked(
     mode: str,
 ) -> Any:
     """`compute` through the hooks of the operator; `dtypes` are those of the positional arguments."""
-    call: Callable[[], Any] = functools.partial(compute, kernel, outcome, args, kwargs)
+    return through_hooks(kernel, args, kwargs, dtypes, mode, functools.partial(compute, kernel, outcome, args, kwargs))
+
+
+def through_hooks(
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dtypes: tuple[torch.dtype | None, ...],
+    mode: str,
+    call: Callable[[], Any],
+) -> Any:
+    """What the hooks of the operator make of `call`, which gives the correct result."""
     for hook in _hooks.get(str(kernel.op), ()):
         call = functools.partial(hook, OpCall(kernel.op, args, kwargs, dtypes, mode, call))
     return call()
