@@ -63,11 +63,19 @@ def need_chromium(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Ruff and mypy (strict) over the packages; ruff over everything else."""
+    """Ruff and mypy (strict) over the packages; ruff over everything else; actionlint over the workflows."""
     install(session, "tests", "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
+    session.run("actionlint")
+
+
+@nox.session
+def ci(session: nox.Session) -> None:
+    """A step of the nightly workflow, see docs/ci.md: ``nox -s ci -- merge shards --out night``."""
+    install(session)
+    session.run("conformance", "ci", *session.posargs)
 
 
 @nox.session

@@ -144,8 +144,10 @@ class Tonight:
 
     @property
     def exit_status(self) -> int:
-        """1 for a run that is incomplete or damaged, or in which something got worse; else the run's own."""
+        """3 without a case, 1 when incomplete, damaged or worse than before in anything; else the run's own."""
         stored = self.stored
+        if not stored.run.plan:
+            return 3
         red = stored.missing or stored.problems or stored.run.exit_status is None
         return max(1 if red or self._reported() else 0, stored.run.exit_status or 0)
 

@@ -153,6 +153,16 @@ def test_shards_that_left_nothing_at_all_make_the_merge_red(place: Path, tmp_pat
     assert len(store.read_run(tmp_path / "empty" / "run").missing) == 6
 
 
+def test_a_night_without_a_case_proves_nothing(place: Path, tmp_path: Path) -> None:
+    text = Path("models.yaml").read_text().replace("sources: [folder]", "sources: [wheel]")
+    Path("models.yaml").write_text(text)
+    arguments = ("--shards", 2, "--profile", "nightly", "--durations", "durations.json", "--output", "outputs")
+    assert conformance("ci", "plan", *arguments)[0] == 0
+    assert "\ntrue\n" in Path("outputs").read_text()
+    arguments = ("--out", tmp_path / "night", "--profile", "nightly")
+    assert conformance("ci", "merge", tmp_path / "shards", *arguments)[0] == 3
+
+
 def test_shards_of_another_manifest_are_refused(place: Path, tmp_path: Path) -> None:
     run_shard(tmp_path / "shards/run-1-of-1", "1/1")
     with Path("models.yaml").open("a") as stream:
