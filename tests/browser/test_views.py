@@ -110,3 +110,19 @@ def test_dark_follows_the_system_and_the_choice_is_kept(visit):
     assert page.evaluate(background) == "rgb(255, 255, 255)"
     page.reload()
     assert page.evaluate(background) == "rgb(255, 255, 255)"
+
+
+def test_the_compatibility_table_prints(visit):
+    page = visit("compat.html", color_scheme="dark")
+    page.emulate_media(media="print")
+    assert not page.locator(".shell").is_visible()
+    assert page.locator(".compat tbody tr").count() == 28
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_failing_case_names_the_first_wrong_op(visit):
+    page = visit("model.html#case=qwen-2.2-56b/causal-lm/spyre-compiled-bfloat16")
+    section = page.locator("section", has_text="Where it first goes wrong").last
+    section.wait_for()
+    assert "aten.mm.default in model.layers.1.mlp.up_proj is the first op out of proportion." in section.inner_text()
+    assert page.get_by_label("Relative L2 error per module, in order of execution").count() == 1
