@@ -1,7 +1,9 @@
 # ruff: noqa: T201 - the report is what it prints
 """Times the emulated device against CPU float32 in one run, paired, on one thread.
 
-    python benchmarks/emulator.py [forward] [memory]
+    python benchmarks/emulator.py [rounding] [forward] [memory]
+
+``rounding``: the C kernel against the torch form on 10^7 random bit patterns and ties: the same bits, and how fast.
 
 ``forward``: a random model of SmolLM2-135M's shape; prefill of 64 tokens and decode steps through a static cache.
 ``memory``: host memory per parameter and prefill time with compressed weights, on a random model of 1.1 billion.
@@ -23,6 +25,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
 import spyre_emulator
+from spyre_emulator import numerics
 
 warnings.simplefilter("ignore")
 SMALL = {
@@ -152,12 +155,25 @@ def memory() -> None:
     print(f"codes / shadow: x{codes / shadow:.2f}")
 
 
+def rounding() -> None:
+    bits = torch.randint(-(2**31), 2**31, (5_000_000,), dtype=torch.int64).to(torch.int32)
+    ties = (torch.randint(-(2**17), 2**17, (5_000_000,), dtype=torch.int64) * 2**14 + 2**13).to(torch.int32)
+    patterns = torch.cat([bits, ties]).view(torch.float32)
+    for name, rule in numerics.RULES.items():
+        fast, slow = patterns.clone(), patterns.clone()
+        in_c = seconds(lambda values=fast, rule=rule: numerics.round_(values, rule))
+        with spyre_emulator.using(native_kernel=False):
+            in_torch = seconds(lambda values=slow, rule=rule: numerics.round_(values, rule))
+        same = torch.equal(fast.view(torch.int32), slow.view(torch.int32))
+        print(f"{name:13s} {'same bits' if same else 'DIFFERENT BITS'}, C x{in_torch / in_c:.0f} faster than torch")
+
+
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, one thread, {spyre_emulator.configuration()['rounding_kernel']} kernel")
     with torch.no_grad():
         for name in names or ["forward"]:
-            {"forward": forward, "memory": memory}[name]()
+            {"rounding": rounding, "forward": forward, "memory": memory}[name]()
 
 
 if __name__ == "__main__":
