@@ -21,9 +21,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from spyre_emulator import dispatch, kernels, private
+from spyre_emulator import private
 from spyre_emulator.dtypes import DLFLOAT
-from spyre_emulator.kernels import Kernel
 from spyre_emulator.memory import shadow
 from spyre_emulator.numerics import round_
 
@@ -82,7 +81,7 @@ _REDUCTIONS: dict[Any, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def _reduced(parts: list[Tensor], operation: Any, *, half: bool) -> Tensor:
+def reduced(parts: list[Tensor], operation: Any, *, half: bool) -> Tensor:
     kind = next((k for k in _REDUCTIONS if operation == k), None)
     if kind is None:
         name = next((n for n, k in dist.ReduceOp.RedOpType.__members__.items() if operation == k), "")
@@ -154,7 +153,7 @@ class SpyreCCL(c10d.ProcessGroup):  # type: ignore[misc]
             return self._gloo.allreduce(tensors, opts)
         _refuse_async(opts, "allreduce")
         for tensor in tensors:
-            total = _reduced(self.everyones(_values(tensor)), opts.reduceOp, half=tensor.dtype in DLFLOAT)
+            total = reduced(self.everyones(_values(tensor)), opts.reduceOp, half=tensor.dtype in DLFLOAT)
             _receive("allreduce", tensor, total)
         return _Finished(tensors)
 
@@ -167,7 +166,7 @@ class SpyreCCL(c10d.ProcessGroup):  # type: ignore[misc]
         for tensor in tensors:
             parts = self.everyones(_values(tensor))
             if opts.rootRank == self.rank():
-                _receive("reduce", tensor, _reduced(parts, opts.reduceOp, half=tensor.dtype in DLFLOAT))
+                _receive("reduce", tensor, reduced(parts, opts.reduceOp, half=tensor.dtype in DLFLOAT))
         return _Finished(tensors)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Any:
@@ -261,46 +260,6 @@ def _refuse_async(opts: Any, collective: str) -> None:
         raise SpyreCCLNotSupportedException(f"spyreccl does not support asyncOp in {collective}: collectives block")
 
 
-# ---- functional collectives, as compiled graphs and DTensor hold them -------------------------------------
-
-
-def _group(name: str) -> SpyreCCL:
-    group = private.process_group(name)
-    if not isinstance(group, SpyreCCL):
-        raise RuntimeError(
-            f"process group {name!r} has no backend for the device spyre; "
-            f'use init_process_group("cpu:gloo,spyre:{NAME}")'
-        )
-    return group
-
-
-def all_reduce(x: Tensor, reduce_op: str, group_name: str, *, half: bool) -> Tensor:
-    """_c10d_functional::all_reduce"""
-    operation = getattr(dist.ReduceOp, reduce_op.upper())
-    return _reduced(_group(group_name).everyones(x.contiguous()), operation, half=half)
-
-
-def all_gather(x: Tensor, group_size: int, group_name: str, *, half: bool) -> Tensor:
-    """_c10d_functional::all_gather_into_tensor, whose compiled lowering is published; its eager form is refused."""
-    return torch.cat(_group(group_name).everyones(x.contiguous()))
-
-
-def broadcast(x: Tensor, src: int, group_name: str, *, half: bool) -> Tensor:
-    """_c10d_functional::broadcast"""
-    return _group(group_name).everyones(x.contiguous())[src]
-
-
 def register() -> None:
-    """Make the backend name ``spyreccl`` known to torch.distributed, and the functional collectives to the table."""
+    """Make the backend name ``spyreccl`` known to torch.distributed, for the device ``spyre``."""
     c10d.Backend.register_backend(NAME, SpyreCCL, devices=[private.DEVICE_NAME])
-    functional = torch.ops._c10d_functional
-    programs: dict[Any, Callable[..., Any]] = {
-        functional.all_reduce.default: all_reduce,
-        functional.all_gather_into_tensor.default: all_gather,
-        functional.broadcast.default: broadcast,
-    }
-    place = private.registers_for("_c10d_functional", "PrivateUse1")
-    for op, program in programs.items():
-        kernels.register(Kernel(op, program, program=True, scalars=False))
-        place(op._schema.name.partition("::")[2], dispatch.call_for(op))
-    kernels.register(Kernel(functional.wait_tensor.default, lambda x: x, rounds=False))

@@ -10,6 +10,7 @@ import torch
 
 from spyre_emulator import compiler, conversions, distributed, kernels, private, transfers
 from spyre_emulator.kernels import OpCall
+from spyre_emulator.settings import SettingError
 
 Tensor = torch.Tensor
 Kind = Literal["silent", "crash", "not stated"]
@@ -64,6 +65,17 @@ def _together(removals: list[Callable[[], None]]) -> Callable[[], None]:
     return remove
 
 
+def _laid_out_as(correct: Any, wrong: Any) -> Any:
+    """`wrong` with the strides of `correct`."""
+    if isinstance(wrong, (tuple, list)) and len(wrong) == len(correct):
+        return type(wrong)(map(_laid_out_as, correct, wrong))
+    if not isinstance(wrong, Tensor) or wrong.shape != correct.shape or wrong.stride() == correct.stride():
+        return wrong
+    if 0 in correct.stride():  # expanded: its elements share memory and cannot be written apart
+        return wrong
+    return torch.empty_strided(wrong.shape, correct.stride(), dtype=wrong.dtype, device="cpu").copy_(wrong)
+
+
 @dataclasses.dataclass(frozen=True)
 class AtOperator:
     """Executions of operators, in eager mode and in compiled plans alike."""
@@ -76,11 +88,16 @@ class AtOperator:
     modes: tuple[str, ...] = BOTH
 
     def install(self) -> Callable[[], None]:
-        """Hook each operator of the kernel table."""
+        """Hook each operator of the kernel table; SettingError for one that never passes there."""
+        for op in self.ops:
+            _check_operator(op, self.modes)
 
         def hook(call: OpCall) -> Any:
-            acts = call.mode in self.modes and self.trigger(call)
-            return self.effect(call) if acts else call.proceed()
+            if call.mode not in self.modes or not self.trigger(call):
+                return call.proceed()
+            wrong = self.effect(call)
+            # A plan was made for the strides of the correct result; eager code follows those it finds.
+            return _laid_out_as(call.proceed(), wrong) if call.mode == "compiled" else wrong
 
         for op in self.ops:
             kernels.add_hook(op, hook)
@@ -90,6 +107,24 @@ class AtOperator:
                 kernels.remove_hook(op, hook)
 
         return remove
+
+
+_COPIES = frozenset({"_to_copy", "clone", "copy", "lift_fresh_copy", "detach"})
+
+
+def _check_operator(name: str, modes: tuple[str, ...]) -> None:
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.partition(".")
+    op = getattr(getattr(getattr(torch.ops, namespace, None), packet, None), overload, None)
+    if not isinstance(op, private.OpOverload):
+        raise SettingError(f"no operator {name!r}; a name has the form aten.mm.default")
+    aliases = [a.alias_info for a in op._schema.arguments if a.alias_info is not None]
+    if any(a.is_write for a in aliases):
+        raise SettingError(f"{name} writes into its operands and runs as its functional form: name that one")
+    if packet in _COPIES:
+        raise SettingError(f"{name} moves data and is no kernel: use AtCopy, AtCast or AtConversion")
+    if any(r.alias_info is not None for r in op._schema.returns) and "eager" in modes:
+        raise SettingError(f"{name} makes a view: use AtView")
 
 
 View = tuple[tuple[int, ...], tuple[int, ...], int]

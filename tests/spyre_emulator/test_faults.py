@@ -8,12 +8,13 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import spyre_emulator
 from spyre_emulator import Fault, fault_catalogue, faults, register_fault, unregister_fault
@@ -403,3 +404,86 @@ def test_the_environment_switches_on_and_imports_modules(tmp_path: Path) -> None
 def test_the_documentation_holds_the_catalogue() -> None:
     page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
     assert page.endswith(as_markdown()), "run python -m spyre_emulator.faults and put its output at the end of the page"
+
+
+@pytest.mark.parametrize(
+    ("op", "remedy"),
+    [
+        ("aten.mmm.default", "no operator 'aten.mmm.default'"),
+        ("mm", "no operator 'mm'"),
+        ("aten.add_.Tensor", "name that one"),
+        ("aten.clone.default", "use AtCopy"),
+        ("aten.transpose.int", "use AtView"),
+    ],
+)
+def test_an_operator_that_no_hook_sees_is_refused(op: str, remedy: str) -> None:
+    register_fault(Fault("X03", "t", "c", "e", "silent", "s", (AtOperator((op,), lambda c: True, lambda c: None),)))
+    try:
+        with pytest.raises(SettingError, match=remedy), faults("X03"):
+            pass
+        assert active_faults() == ()
+    finally:
+        unregister_fault("X03")
+
+
+def test_a_fault_acts_on_an_operator_whose_result_depends_on_data() -> None:
+    point = AtOperator(("aten.nonzero.default",), lambda c: True, lambda c: c.proceed() + 1)
+    register_fault(Fault("X04", "t", "c", "e", "silent", "s", (point,)))
+    try:
+        x = torch.tensor([0.0, 1.0]).to("spyre")
+        with faults("X04"):
+            assert torch.nonzero(x).cpu().tolist() == [[2]]
+        assert torch.nonzero(x).cpu().tolist() == [[1]]
+    finally:
+        unregister_fault("X04")
+
+
+def tiny_llama() -> Any:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=128,
+        intermediate_size=128,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+    )
+    return LlamaForCausalLM(config).half().eval().to("spyre")
+
+
+IDS = torch.arange(64)[None]
+
+
+@torch.no_grad()
+def prefill(model: Any) -> Tensor:
+    return model(IDS.to("spyre"), use_cache=False).logits.cpu()
+
+
+@torch.no_grad()
+def decode_step(model: Any) -> Tensor:
+    cache = model(IDS.to("spyre")).past_key_values
+    return model(torch.tensor([[5]]).to("spyre"), past_key_values=cache).logits.cpu()
+
+
+def test_an_unmodified_model_shows_faults_eagerly_and_compiled() -> None:
+    model = tiny_llama()
+    compiled_model = torch.compile(model, backend="spyre", dynamic=False)
+    clean, step = prefill(model), decode_step(model)
+    assert same(prefill(compiled_model), clean)
+    for fault_id in ("F06", "F16", "F30"):
+        with faults(fault_id):
+            assert not same(prefill(model), clean), fault_id
+            assert not same(prefill(compiled_model), clean), fault_id
+    with faults("F04"):
+        assert same(prefill(model), clean)
+        assert not same(prefill(compiled_model), clean)
+    for fault_id in ("F01", "F37"):
+        with faults(fault_id):
+            assert same(prefill(model), clean), fault_id
+            assert not same(decode_step(model), step), fault_id
+    for fault_id in ("F07", "F10", "F12", "F18", "F19", "F38", "F39"):
+        with faults(fault_id):
+            assert same(prefill(model), clean), fault_id
+            assert same(prefill(compiled_model), clean), fault_id
+    assert same(prefill(compiled_model), clean)
