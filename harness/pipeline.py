@@ -285,6 +285,7 @@ class Pipeline:
                 cache=self.settings.cache / "checkpoints",
                 base=self.settings.manifest_path.parent,
                 offline=self.settings.offline,
+                timeout=case.timeouts.resolve,
             )
         except CheckpointError as error:
             return error

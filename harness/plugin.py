@@ -94,41 +94,75 @@ def case_outcome(request: pytest.FixtureRequest) -> CaseOutcome:
     control: RunControl = request.config.stash[RUN]
     result = control.wait(request.param)
     request.node.user_properties += [
-        ("case", result.case.id),
-        ("status", result.verdict.status.value),
-        ("outcome", result.outcome.kind.value),
+        ("case", result.case),
+        ("status", result.status.value),
+        ("outcome", result.kind.value),
     ]
-    if result.verdict.status is Status.ERROR:
+    if result.status is Status.ERROR:
         pytest.fail(describe(result), pytrace=False)
     return CaseOutcome(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the controller keeps of a result: the rest lies in the store. A large run must not fill memory."""
+
+    case: str
+    status: Status
+    kind: OutcomeKind
+    sentence: str
+    flags: tuple[str, ...]
+    detail: str
+    """The end of the traceback or log, of those that did not complete."""
+    log: str | None
+
+    @classmethod
+    def of(cls, result: CaseResult) -> Kept:
+        """The kept part of a result."""
+        verdict, outcome = result.verdict, result.outcome
+        detail = outcome.detail[-DETAIL:]
+        return cls(result.case.id, verdict.status, outcome.kind, verdict.sentence, verdict.flags, detail, result.log)
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
     """A finished case, as a test sees it."""
 
-    result: CaseResult
+    result: Kept
 
     def enforce(self) -> None:
         """Fail, skip or return, as the verdict says."""
         __tracebackhide__ = True
-        status = self.result.verdict.status
+        status = self.result.status
         if status in (Status.FAIL, Status.XPASS):
             pytest.fail(describe(self.result), pytrace=False)
         if status in (Status.SKIP, Status.NOTRUN):
-            pytest.skip(f"{status}: {self.result.verdict.sentence}")
+            pytest.skip(f"{status}: {self.result.sentence}")
         if status is Status.XFAIL:
-            pytest.xfail(self.result.verdict.sentence)
+            pytest.xfail(self.result.sentence)
 
 
-def describe(result: CaseResult) -> str:
+def describe(result: Kept) -> str:
     """Status, sentence and, for a dead process, the last words of its log."""
-    lines = [f"{result.verdict.status} {result.case.id}: {result.verdict.sentence}"]
+    lines = [f"{result.status} {result.case}: {result.sentence}"]
     if result.log:
         lines.append(f"log: {result.log} in the run directory")
-    if result.outcome.detail:
-        lines.append(result.outcome.detail[-DETAIL:])
+    if result.detail:
+        lines.append(result.detail)
     return "\n".join(lines)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let go of an item that has ended, and of its reports that nobody reads: 5 kilobytes a case."""
+    ended = yield
+    control = item.config.stash.get(RUN, None)
+    if control is not None:
+        item.session.items[control.count_item()] = None  # type: ignore[call-overload]
+        terminal = item.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.stats.get("", []).clear()
+    return ended
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,6 +172,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     properties = dict(item.user_properties)
     if "status" in properties:
         report.conformance_status = properties["status"]
+    report.keywords = {}  # a copy per report of what the item knows: a kilobyte each, and nobody reads it
     return report
 
 
@@ -180,8 +215,10 @@ class RunControl:
         self.writer: store.RunWriter | None = None
         self.run: Run | None = None
         self.exit_status = 0
-        self._pool: LocalPool[Case, CaseResult] | None = None
-        self._results: dict[str, CaseResult] = {}
+        self._pool: LocalPool[str, Kept] | None = None
+        self._results: dict[str, Kept] = {}
+        self._cases: dict[str, Case] = {}
+        self._items = 0
         self._lock = threading.Lock()
         self._ledger = Ledger()
         self._broken: HarnessError | None = None
@@ -228,6 +265,7 @@ class RunControl:
             self.run = self.pipeline.describe(store.new_run_id(datetime.now(UTC)), cases)
         assert self.run is not None
         self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
+        self._cases = {case.id: case for case in cases}
         self._pool = LocalPool(self._carry_out, self.settings.workers, self.pipeline.memory)
         known = read_durations(self._durations)
         jobs = [_job(case, known) for case in cases if case.id not in self._results]
@@ -240,35 +278,42 @@ class RunControl:
         return self.settings.cache / "durations.json"
 
     def _continue(self, directory: Path, cases: tuple[Case, ...]) -> None:
-        stored = store.read_run(directory)
-        if {case.id for case in stored.run.plan} != {case.id for case in cases}:
+        run = store.read_plan(directory)
+        if {case.id for case in run.plan} != {case.id for case in cases}:
             raise UsageError(
-                f"{_relative(directory)}: was planned with another selection ({len(stored.run.plan)} cases, now "
-                f"{len(cases)}); resume it with the options it began with: {stored.run.selection or 'none'}"
+                f"{_relative(directory)}: was planned with another selection ({len(run.plan)} cases, now "
+                f"{len(cases)}); resume it with the options it began with: {run.selection or 'none'}"
             )
-        self.run = stored.run
-        self._results = {r.case.id: r for r in stored.results if r.outcome.kind not in NO_RESULT}
+        self.run = run
+        for result in store.stream_results(directory):
+            self._results[result.case.id] = Kept.of(result)
+        self._results = {name: kept for name, kept in self._results.items() if kept.kind not in NO_RESULT}
 
-    def _carry_out(self, case: Case) -> CaseResult:
-        return self._keep(self.pipeline.run_case(case))
+    def _carry_out(self, name: str) -> Kept:
+        return self._keep(self.pipeline.run_case(self._cases[name]))
 
-    def _keep(self, result: CaseResult) -> CaseResult:
-        """Store a result and remember of it what the end of the run needs: a large run must not fill memory."""
+    def _keep(self, result: CaseResult) -> Kept:
+        """Store a result and remember of it what the end of the run needs."""
         assert self.writer is not None
         self.writer.append(result)
-        short = _shortened(result)
+        kept = Kept.of(result)
         with self._lock:
             self._ledger.enter(result)
-            self._results[result.case.id] = short
-        return short
+            self._results[kept.case] = kept
+        return kept
 
-    def wait(self, case: Case) -> CaseResult:
+    def count_item(self) -> int:
+        """Index of the item that has just ended."""
+        self._items += 1
+        return self._items - 1
+
+    def wait(self, case: Case) -> Kept:
         """The result of a case, when it is there. Ends the session when results cannot be written."""
         if case.id in self._results:
             return self._results[case.id]
         assert self._pool is not None
         try:
-            return self._pool.result(case)
+            return self._pool.result(case.id)
         except StoreError as error:
             self._broken = error
             pytest.exit(str(error), returncode=error.exit_status)
@@ -301,10 +346,10 @@ class RunControl:
             return
         for case in self.run.plan:
             if case.id not in self._results:
-                error = self._pool.failure(case)
+                error = self._pool.failure(case.id)
                 self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
-        verdicts = [self._results[case.id] for case in self.run.plan]
-        self.exit_status = 130 if interrupted else exit_status(verdicts, self._allowed())
+        ends = ((kept.status, kept.kind) for kept in self._results.values())
+        self.exit_status = 130 if interrupted else exit_status(ends, self._allowed())
         seconds = self._ledger.seconds(self._pool.busy_seconds)
         self.run = self.writer.finish(datetime.now(UTC), self.exit_status, seconds)
         record_durations(self._durations, self._ledger.durations)
@@ -317,14 +362,14 @@ class RunControl:
     def summary(self) -> list[str]:
         """Totals, then a line for each case that is not as it should be."""
         assert self.run is not None
-        counts = Counter(result.verdict.status for result in self._results.values())
+        counts = Counter(result.status for result in self._results.values())
         lines = ["  ".join(f"{status} {counts[status]}" for status in Status if counts[status])]
         for case in self.run.plan:
             result = self._results[case.id]
-            quiet = result.verdict.status in (Status.PASS, Status.XFAIL) and not result.verdict.flags
+            quiet = result.status in (Status.PASS, Status.XFAIL) and not result.flags
             if not quiet:
-                flags = f" [{', '.join(result.verdict.flags)}]" if result.verdict.flags else ""
-                lines.append(f"{result.verdict.status:<6} {case.id}{flags}: {result.verdict.sentence}")
+                flags = f" [{', '.join(result.flags)}]" if result.flags else ""
+                lines.append(f"{result.status:<6} {case.id}{flags}: {result.sentence}")
         lines += self._ledger.lines(self.run.seconds, self.settings.workers)
         if self.options.report:
             lines.append(f"report: {Path(self.options.report) / 'index.html'}")
@@ -344,25 +389,11 @@ class RunControl:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
 
 
-def _job(case: Case, known: Mapping[str, float]) -> Job[Case]:
+def _job(case: Case, known: Mapping[str, float]) -> Job[str]:
     """A case for the scheduler: cases of one model share its reference."""
     estimate = matrix.estimate(case)
     seconds = known.get(case.id) or estimate.seconds or UNKNOWN_SECONDS
-    return Job(case, seconds, estimate.memory_bytes, case.model)
-
-
-def _shortened(result: CaseResult) -> CaseResult:
-    """What the end of a run needs of a result: the rest lies in the store."""
-    outcome = result.outcome.model_copy(update={"detail": result.outcome.detail[-DETAIL:]})
-    verdict = result.verdict.model_copy(update={"findings": (), "tolerance": None})
-    return CaseResult(
-        case=result.case,
-        outcome=outcome,
-        verdict=verdict,
-        started=result.started,
-        finished=result.finished,
-        log=result.log,
-    )
+    return Job(case.id, seconds, estimate.memory_bytes, case.model)
 
 
 def _relative(path: Path) -> str:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from typing import Generic, TypeVar
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 from harness.executors.schedule import Job, Schedule
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Ended(Generic[Result]):
+    """How a job ended. A future of its own for each of many thousand jobs would take most of a run's memory."""
+
+    result: Result | None = None
+    error: BaseException | None = None
 
 
 class LocalPool(Generic[Key, Result]):
@@ -21,7 +30,9 @@ class LocalPool(Generic[Key, Result]):
         """``memory``: bytes that the jobs running at a time may be expected to use."""
         self._work = work
         self._schedule: Schedule[Key] = Schedule(workers, memory)
-        self._futures: dict[Key, Future[Result]] = {}
+        self._ended: dict[Key, _Ended[Result]] = {}
+        self._queued: set[Key] = set()
+        self._changed = threading.Condition()
         self._threads = [threading.Thread(target=self._serve, name=f"case-{i}", daemon=True) for i in range(workers)]
         self._busy = 0.0
         self._lock = threading.Lock()
@@ -29,7 +40,8 @@ class LocalPool(Generic[Key, Result]):
     def submit(self, jobs: Iterable[Job[Key]]) -> None:
         """Queue jobs and begin."""
         queued = list(jobs)
-        self._futures |= {job.key: Future() for job in queued}
+        with self._changed:
+            self._queued.update(job.key for job in queued)
         self._schedule.add(queued)
         for thread in self._threads:
             if not thread.is_alive():
@@ -37,18 +49,25 @@ class LocalPool(Generic[Key, Result]):
 
     def result(self, key: Key) -> Result:
         """Wait for one result. Raises what the work raised, CancelledError when it was cancelled."""
-        return self._futures[key].result()
+        with self._changed:
+            if key not in self._queued:
+                raise KeyError(key)
+            self._changed.wait_for(lambda: key in self._ended)
+            ended = self._ended[key]
+        if ended.error is not None:
+            raise ended.error
+        return cast("Result", ended.result)
 
     def failure(self, key: Key) -> BaseException | None:
         """What the work raised, when it has ended by raising."""
-        future = self._futures.get(key)
-        done = future is not None and future.done() and not future.cancelled()
-        return future.exception() if done and future else None
+        with self._changed:
+            ended = self._ended.get(key)
+        return None if ended is None or isinstance(ended.error, CancelledError) else ended.error
 
     def cancel(self) -> None:
         """Take back what has not begun."""
         for job in self._schedule.close():
-            self._futures[job.key].cancel()
+            self._end(job.key, _Ended(error=CancelledError()))
 
     def close(self, patience: float | None = None) -> None:
         """Wait for what is running, at most ``patience`` seconds, and end the threads."""
@@ -63,18 +82,19 @@ class LocalPool(Generic[Key, Result]):
         """Seconds of work, over all workers."""
         return self._busy
 
+    def _end(self, key: Key, ended: _Ended[Result]) -> None:
+        with self._changed:
+            self._ended[key] = ended
+            self._changed.notify_all()
+
     def _serve(self) -> None:
         while (job := self._schedule.take()) is not None:
-            future = self._futures[job.key]
-            if not future.set_running_or_notify_cancel():
-                self._schedule.done(job)
-                continue
             began = time.monotonic()
             try:
-                future.set_result(self._work(job.key))
+                ended: _Ended[Result] = _Ended(result=self._work(job.key))
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the result
-                future.set_exception(error)
-            finally:
-                with self._lock:
-                    self._busy += time.monotonic() - began
-                self._schedule.done(job)
+                ended = _Ended(error=error)
+            with self._lock:
+                self._busy += time.monotonic() - began
+            self._schedule.done(job)
+            self._end(job.key, ended)

@@ -7,7 +7,7 @@ to the disk as the case ends), ``logs/`` and, when the run has ended, ``ops.parq
 
 from harness.store.layout import CASES_FILE, RUN_FILE
 from harness.store.merge import merge
-from harness.store.read import StoredRun, read_run
+from harness.store.read import StoredRun, read_plan, read_run, stream_results
 from harness.store.write import RunWriter, new_run_id, write_atomically
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "StoredRun",
     "merge",
     "new_run_id",
+    "read_plan",
     "read_run",
+    "stream_results",
     "write_atomically",
 ]

@@ -77,6 +77,14 @@ def read_plan(directory: Path) -> Run:
         raise StoreError(f"{path}: {_first(error)}. The file is damaged or from another program.") from error
 
 
+def stream_results(directory: Path) -> Iterator[CaseResult]:
+    """Results one at a time, in the order they were written; of a case the last one holds."""
+    path = directory / CASES_FILE
+    for line in lines_of(path) if path.exists() else ():
+        if line.result is not None:
+            yield line.result
+
+
 def lines_of(path: Path) -> Iterator[Line]:
     """Each line of cases.jsonl in turn, so that a large run is never in memory as a whole."""
     with path.open("rb") as stream:

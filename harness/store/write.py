@@ -9,7 +9,7 @@ import secrets
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ def new_run_id(now: datetime) -> str:
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data`` entirely, or leave it as it was (a full disk included)."""
+def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Replace ``path`` by ``data``, or its parts, entirely, or leave it as it was (a full disk included)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            for part in [data] if isinstance(data, bytes) else data:
+                stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o644)
@@ -61,7 +62,7 @@ class RunWriter:
         self._cases = os.open(directory / CASES_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             self._be_alone()
-            repair_tail(directory / CASES_FILE)
+            self._last = repair_tail(directory / CASES_FILE)
             self._write_run(run)
         except BaseException:
             os.close(self._cases)
@@ -69,7 +70,7 @@ class RunWriter:
 
     def append(self, result: CaseResult) -> None:
         """Write one case's line and flush it to the disk."""
-        line = (self._cleaned(result).model_dump_json() + "\n").encode()
+        line = (self._text(result) + "\n").encode()
         with self._lock:
             start = os.lseek(self._cases, 0, os.SEEK_END)
             try:
@@ -83,6 +84,7 @@ class RunWriter:
                     f"{self.directory / CASES_FILE}: cannot write the result of {result.case.id}: "
                     f"{error.strerror}. Results before it are kept; free space and use --resume."
                 ) from error
+            self._last[result.case.id] = start
 
     def finish(self, finished: datetime, exit_status: int, seconds: dict[str, float] | None = None) -> Run:
         """Write totals and tables; returns the finished run. ``seconds``: where its time went."""
@@ -101,10 +103,8 @@ class RunWriter:
 
     def _results(self, totals: Counter[Status]) -> Iterator[CaseResult]:
         """The result that holds of each case, one in memory at a time."""
-        path = self.directory / CASES_FILE
-        last = {line.result.case.id: line.offset for line in lines_of(path) if line.result}
-        for line in lines_of(path):
-            if line.result and last[line.result.case.id] == line.offset:
+        for line in lines_of(self.directory / CASES_FILE):
+            if line.result and self._last[line.result.case.id] == line.offset:
                 totals[line.result.verdict.status] += 1
                 yield line.result
 
@@ -117,15 +117,25 @@ class RunWriter:
             ) from error
 
     def _write_run(self, run: Run) -> None:
-        write_atomically(self.directory / RUN_FILE, run.model_dump_json(indent=1).encode())
+        write_atomically(self.directory / RUN_FILE, _parts_of(run))
 
-    def _cleaned(self, result: CaseResult) -> CaseResult:
-        """The result without secrets in anything but the case, which comes from the manifest."""
-        others = result.model_dump_json(exclude={"case"})
-        if self._clean(others) == others:
-            return result
+    def _text(self, result: CaseResult) -> str:
+        """The result as JSON, without secrets in anything but the case, which comes from the manifest."""
+        text = result.model_dump_json()
+        if self._clean(text) == text:
+            return text
         told: dict[str, Any] = _each_text(result.model_dump(mode="json", exclude={"case"}), self._clean)
-        return CaseResult.model_validate({**told, "case": result.case})
+        return CaseResult.model_validate({**told, "case": result.case}).model_dump_json()
+
+
+def _parts_of(run: Run) -> Iterator[bytes]:
+    """run.json with a line per planned case, so that a plan of many thousand is never one text in memory."""
+    text = run.model_copy(update={"plan": ()}).model_dump_json(indent=1)
+    before, after = text.split('"plan": []', 1)
+    yield f'{before}"plan": ['.encode()
+    for number, case in enumerate(run.plan):
+        yield (",\n  " if number else "\n  ").encode() + case.model_dump_json().encode()
+    yield f"\n ]{after}".encode()
 
 
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:
@@ -138,22 +148,26 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def repair_tail(path: Path) -> None:
-    """Make what is appended next start on a line of its own: complete a whole last line, cut a torn one."""
+def repair_tail(path: Path) -> dict[str, int]:
+    """Where the result that holds of each case begins, by case id.
+
+    Makes what is appended next start on a line of its own: completes a whole last line, cuts a torn one.
+    """
+    last: dict[str, int] = {}
     torn = None
     for line in lines_of(path):
         torn = line if line.result is None else None
+        if line.result is not None:
+            last[line.result.case.id] = line.offset
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
-        if size == 0:
-            return
-        stream.seek(-1, os.SEEK_END)
-        if stream.read(1) == b"\n":
-            return
-        if torn is None:
-            stream.write(b"\n")
-        else:
-            stream.truncate(torn.offset)
+        stream.seek(max(0, size - 1))
+        if size and stream.read(1) != b"\n":
+            if torn is None:
+                stream.write(b"\n")
+            else:
+                stream.truncate(torn.offset)
+    return last
 
 
 def _sync_directory(directory: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from harness.records import CaseResult, OutcomeKind, Status
+from harness.records import OutcomeKind, Status
 
 _EXIT = {
     Status.PASS: 0,
@@ -17,10 +17,7 @@ _EXIT = {
 }
 
 
-def exit_status(results: Iterable[CaseResult], allowed: Collection[OutcomeKind] = ()) -> int:
-    """The highest exit status of the results; 3 for none at all. ``allowed``: kinds of NOTRUN that may be absent."""
-    codes = [
-        0 if result.verdict.status is Status.NOTRUN and result.outcome.kind in allowed else _EXIT[result.verdict.status]
-        for result in results
-    ]
+def exit_status(ends: Iterable[tuple[Status, OutcomeKind]], allowed: Collection[OutcomeKind] = ()) -> int:
+    """The highest exit status of the cases; 3 for none at all. ``allowed``: kinds of NOTRUN that may be absent."""
+    codes = [0 if status is Status.NOTRUN and kind in allowed else _EXIT[status] for status, kind in ends]
     return max(codes, default=3)
