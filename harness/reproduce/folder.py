@@ -81,7 +81,7 @@ def write_graph(out: Path, defect: Defect, graph: fx.GraphModule, args: list[Any
     """Write the reproducer of a graph that is right op by op on the device and wrong compiled."""
     names = _Names()
     given = ", ".join(names.source(_plain(one)) for one in args)
-    source = graph.code.strip().replace("def forward(self, ", "def ops(").replace("def forward(self)", "def ops()")
+    source = _code(graph)
     body = f"    result = (torch.compile(ops, dynamic=False) if compiled else ops)({given})\n"
     script = _script(
         defect, names, f"{_constants(source)}{source}\n", body, "run(DEVICE)", "run(DEVICE, compiled=True)"
@@ -190,6 +190,16 @@ def _keywords(names: _Names, kwargs: dict[str, Any]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
+
+
+def _code(graph: fx.GraphModule) -> str:
+    """The graph as a function ``ops``, without annotations."""
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(graph.graph, {}))
+    for node in copied.nodes:
+        node.type = None
+    source = fx.GraphModule(graph, copied).code.strip()
+    return source.replace("def forward(self, ", "def ops(").replace("def forward(self)", "def ops()")
 
 
 def _constants(source: str) -> str:
