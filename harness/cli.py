@@ -303,6 +303,37 @@ def ops(
     raise typer.Exit(1 if any(report.state is OpState.SPYRE_FAILED for report in reports) else 0)
 
 
+@app.command()
+def bisect(
+    case: CaseArgument,
+    package: Annotated[list[str], typer.Option(metavar="NAME", help="Give two, each with its ends, to search both.")],
+    good: Annotated[list[str], typer.Option(metavar="VERSION", help="A release with which the case is good.")],
+    bad: Annotated[list[str], typer.Option(metavar="VERSION", help="A release, older or newer, with which it is bad.")],
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+    out: Annotated[Path, typer.Option(help="Journal and runs; the same folder goes on.")] = Path("reports/bisect"),
+    probe: Annotated[str | None, typer.Option(metavar="COMMAND", help="Instead of the case: 0 good, 125 skip.")] = None,
+    above: Annotated[float | None, typer.Option(help="Bad is a relative L2 error above this.")] = None,
+    find_links: Annotated[list[str] | None, typer.Option(metavar="FOLDER", help="As pip's, and no index.")] = None,
+    checks: Annotated[int, typer.Option(min=0, help="Further releases asked on each side.")] = 1,
+    seconds: SecondsOption = 3600.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Which upstream release changed a case. Both ends are proven first. Exit 1 when none could be named."""
+    from harness import matrix, upstream
+
+    if not len(package) == len(good) == len(bad):
+        raise UsageError("give --package, --good and --bad equally often")
+    links = tuple(word for folder in find_links or () for word in ("--find-links", folder))
+    request = upstream.Request(
+        path, out / matrix.slug(case), ("--no-index", *links) if links else (), probe, above, seconds, checks
+    )
+    found = upstream.bisect(
+        case, list(zip(package, good, bad, strict=True)), request, lambda line: typer.echo(line, err=True)
+    )
+    typer.echo(found.json() if as_json else found.text())
+    raise typer.Exit(0 if found.finding.culprits else 1)
+
+
 @app.command("matrix")
 def job_matrix(
     shards: Annotated[int, typer.Option(min=1, help="At most so many jobs.")],

@@ -3,6 +3,7 @@
 from harness.bisection.environments import InstallError, Layer, between, build, releases
 from harness.bisection.journal import Journal
 from harness.bisection.search import Answer, Axis, Culprit, Finding, Probe, Reading, bisect
+from harness.bisection.survey import Survey, survey
 
 __all__ = [
     "Answer",
@@ -14,8 +15,10 @@ __all__ = [
     "Layer",
     "Probe",
     "Reading",
+    "Survey",
     "between",
     "bisect",
     "build",
     "releases",
+    "survey",
 ]

@@ -131,7 +131,7 @@ class _Search:
     def _prove(self, end: Combination, wanted: Reading, name: str) -> None:
         reading = self._ask(end, PROOFS)
         if reading is Reading.UNTESTABLE:
-            why = self.journal.answers[_key(end)][-1][1]
+            why = self.journal.answers[key(end)][-1][1]
             raise _Stop("untestable", f"the {name} end {_told(end)} cannot be tested: {why}")
         if reading is not wanted:
             raise _Stop("not_reproduced", f"the {name} end {_told(end)} is {reading}: there is nothing to bisect")
@@ -162,13 +162,13 @@ class _Search:
 
     def _ask(self, combination: Combination, times: int = 1) -> Reading:
         """Return a combination's reading. Raises _Stop when it does not repeat."""
-        key = _key(combination)
-        while len(self.journal.answers.get(key, ())) < times:
+        name = key(combination)
+        while len(self.journal.answers.get(name, ())) < times:
             answer = self.probe(dict(combination))
-            self.journal.add(key, answer.reading, answer.detail)
+            self.journal.add(name, answer.reading, answer.detail)
             if answer.reading is Reading.UNTESTABLE:
                 break
-        readings = {reading for reading, _ in self.journal.answers[key]}
+        readings = {reading for reading, _ in self.journal.answers[name]}
         if len(readings) > 1:
             told = " and ".join(sorted(readings))
             raise _Stop("flaky", f"{_told(combination)} is {told} in turn: the case is flaky, so not bisected")
@@ -183,7 +183,8 @@ def _without(combination: Combination, axis: Axis) -> dict[str, str]:
     return {name: version for name, version in combination.items() if name != axis.package}
 
 
-def _key(combination: Combination) -> str:
+def key(combination: Combination) -> str:
+    """Return a combination's name in the journal."""
     return " ".join(f"{name}=={version}" for name, version in sorted(combination.items()))
 
 
