@@ -72,6 +72,26 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+@nox.parametrize(
+    "package,which",
+    [
+        nox.param(package, which, id=f"{package}-{which}")
+        for package in ("transformers", "torch")
+        for which in ("pinned", "previous", "before-previous", "newest")
+        if (package, which) != ("torch", "pinned")
+    ],
+)
+def upstream(session: nox.Session, package: str, which: str) -> None:
+    """The smoke matrix with other releases, as the index has them: ``nox -s "upstream(transformers-newest)"``."""
+    install(session)
+    arguments = session.posargs or ["--profile", "smoke"]
+    # Not every release of torch has a CPU build; the run then says NOTRUN with the reason, and that is no failure.
+    missing = ["--missing-ok"] if package == "torch" else []
+    command = ["conformance", "ci", "upstream", "--package", package, "--which", which, *missing]
+    session.run(*command, *arguments)
+
+
+@nox.session
 def ci(session: nox.Session) -> None:
     """A step of the nightly workflow, see docs/ci.md: ``nox -s ci -- merge shards --out night``."""
     install(session)
@@ -104,3 +124,11 @@ def fidelity(session: nox.Session) -> None:
     """Compare the emulated device with every published figure; ``-- --out DIR`` stores the table elsewhere."""
     install(session)
     session.run("python", "-m", "spyre_emulator.fidelity", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(name="seeded-faults")
+def seeded_faults(session: nox.Session) -> None:
+    """Measure what the verdict and the rules of peers detect; writes docs/seeded-faults.md and its plot."""
+    install(session)
+    session.install(*CONSTRAINTS, "polygraphy==0.53.6")
+    session.run("python", "-m", "benchmarks.seeded_faults", *session.posargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -113,6 +113,33 @@ def issues(
     facts = json.loads((night / "issues.json").read_text())
     for line in jobs.issues(facts, links, github.Client(api, repository, token)):
         typer.echo(line)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def upstream(
+    context: typer.Context,
+    package: Annotated[str, typer.Option(metavar="NAME", help="transformers, torch or another one.")],
+    which: Annotated[str, typer.Option(metavar="WHICH", help="pinned, previous, before-previous or newest.")],
+    profile: ProfileOption = "smoke",
+    path: ManifestOption = Path("models.yaml"),
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="For the environments.")] = Path(".nox/upstream"),
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Exit 0 for a release that cannot be had.")] = False,
+) -> None:
+    """A run with another upstream release. Options of ``conformance run`` work too."""
+    from harness import combinations, store
+
+    if which not in combinations.WHICH:
+        raise UsageError(f"--which {which}: one of {', '.join(combinations.WHICH)}")
+    directory = Path("reports") / "runs" / store.new_run_id(datetime.now(UTC))
+    said, status = combinations.run(
+        package,
+        which,
+        combinations.Request(
+            path.absolute(), profile, folder, directory, options=tuple(context.args), missing_ok=missing_ok
+        ),
+    )
+    typer.echo(said)
+    raise typer.Exit(status)
 
 
 @app.command()

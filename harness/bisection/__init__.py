@@ -1,6 +1,6 @@
 """Which upstream release changed a case: search, journal and isolated environments."""
 
-from harness.bisection.environments import InstallError, Layer, between, build, releases
+from harness.bisection.environments import InstallError, Layer, available, between, build, releases
 from harness.bisection.journal import Journal
 from harness.bisection.search import Answer, Axis, Culprit, Finding, Probe, Reading, bisect
 from harness.bisection.survey import Survey, survey
@@ -16,6 +16,7 @@ __all__ = [
     "Probe",
     "Reading",
     "Survey",
+    "available",
     "between",
     "bisect",
     "build",

@@ -90,12 +90,20 @@ def releases(package: str, good: str, bad: str, pip_options: Sequence[str] = ())
 
     Raises UsageError when the index does not know the package or one of the two.
     """
+    return between(available(package, pip_options), package, good, bad)
+
+
+def available(package: str, pip_options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the releases of a package that the index has for this machine, as pip names them.
+
+    Raises UsageError when it has none.
+    """
     command = [sys.executable, "-m", "pip", "index", "versions", package, "--disable-pip-version-check"]
     done = subprocess.run([*command, *pip_options], capture_output=True, text=True, timeout=300, check=False)
     found = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
     if done.returncode or found is None:
         raise UsageError(f"{package}: the package index names no releases: {_reason(done.stderr)}")
-    return between([text.strip() for text in found[1].split(",")], package, good, bad)
+    return tuple(text.strip() for text in found[1].split(","))
 
 
 def between(versions: Sequence[str], package: str, good: str, bad: str) -> tuple[str, ...]:

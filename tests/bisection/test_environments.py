@@ -12,13 +12,13 @@ from harness.bisection import Answer, Axis, InstallError, Journal, Reading, betw
 from harness.errors import UsageError
 
 
-def wheel(folder: Path, version: str, code: str, requires: str = "") -> None:
-    """Write a wheel of the package ``planted``."""
+def wheel(folder: Path, version: str, code: str, requires: str = "", name: str = "planted") -> None:
+    """Write a wheel of a package with one module."""
     folder.mkdir(exist_ok=True)
-    info = f"planted-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: planted\nVersion: {version}\n{requires}"
-    with zipfile.ZipFile(folder / f"planted-{version}-py3-none-any.whl", "w") as archive:
-        archive.writestr("planted.py", code)
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", code)
         archive.writestr(f"{info}/METADATA", metadata)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
