@@ -143,12 +143,16 @@ def env(as_json: JsonOption = False) -> None:
 def report(
     run_directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
     out: Annotated[Path, typer.Option(help="Where the site goes.")] = Path("reports/site"),
+    serve: Annotated[bool, typer.Option("--serve", help="Open it here, made anew while a run goes on.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --serve; 0: a free one.")] = 0,
 ) -> None:
     """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs."""
     from harness import nightly
 
     nightly.publish(run_directories, out)
     typer.echo(f"report: {out / 'index.html'}")
+    if serve:
+        nightly.serve(run_directories, out, port, typer.echo)
 
 
 @app.command()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import history, manifest, report, store
+from harness import history, manifest, matrix, report, store
 from harness.errors import UsageError
 from harness.records import Change, Policy, Requirement, Status
 from harness.report import ReportRun, RunDigest, SiteFacts
 
 BASELINES = Path("reports") / "baselines"
+REPRODUCERS = "reproducers"
+"""Folder of a run directory with a reproducer per failed case, named by the case's slug."""
 EVERYTHING = Policy(version=1, require=(Requirement(cases="*", status=(Status.PASS, Status.XFAIL, Status.SKIP)),))
 """The policy where no file gives one: each case passes, fails as it is known to, or is skipped with a reason."""
 WAYS: tuple[tuple[Literal["worse", "better", "neutral"], str], ...] = (
@@ -133,7 +135,13 @@ def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
         if stored.run.run_id in views:
             continue
         views[stored.run.run_id] = history.view(stored.run, stored.results)
-        current = ReportRun(run=stored.run, results=stored.results, directory=directory, problems=stored.problems)
+        current = ReportRun(
+            run=stored.run,
+            results=stored.results,
+            directory=directory,
+            problems=stored.problems,
+            reproducers=_reproducers(stored),
+        )
         if newest is None or current.run_id > newest.run_id:
             retired, newest = newest, current
         else:
@@ -142,6 +150,38 @@ def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
             older.append(report.digest(retired))
     assert newest is not None, "the command line asks for one directory at least"
     return report.render([*older, newest], out, changes=all_changes(list(views.values())))
+
+
+def serve(directories: list[Path], out: Path, port: int, announce: Callable[[str], object]) -> None:
+    """Serve the site of run directories on the loopback address until interrupted, made anew as they grow.
+
+    Raises UsageError for a port that is taken.
+    """
+    seen = _state(directories)
+
+    def refresh() -> None:
+        nonlocal seen
+        now = _state(directories)
+        if now != seen:
+            publish(directories, out)
+            seen = now
+
+    try:
+        report.serve(out, port=port, refresh=refresh, announce=announce)
+    except OSError as error:
+        raise UsageError(f"--port {port}: {error.strerror}; choose another, or 0 for a free one") from error
+
+
+def _state(directories: list[Path]) -> list[tuple[int, int]]:
+    """What tells that a run directory has grown: sizes and times of its files."""
+    files = [path for directory in directories for path in sorted(directory.glob("*.json*"))]
+    return [(status.st_size, status.st_mtime_ns) for status in (path.stat() for path in files)]
+
+
+def _reproducers(stored: store.StoredRun) -> dict[str, Path]:
+    """Case id to the folder that reproduces it alone, where the run directory holds one."""
+    places = {case.id: stored.directory / REPRODUCERS / matrix.slug(case.id) for case in stored.run.plan}
+    return {case: place for case, place in places.items() if place.is_dir()}
 
 
 def all_changes(views: list[history.RunView]) -> list[Change]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import subprocess
+import sys
+import time
+import urllib.request
 from datetime import date
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from harness import nightly
+from harness import matrix, nightly
 from harness.cli import app
 from harness.errors import UsageError
 from harness.records import ChangeKind, Status
@@ -174,3 +179,48 @@ def test_a_site_of_several_nights_shows_what_changed_in_each(tmp_path: Path) -> 
     views = [nightly.view(run) for run in runs]
     found = [(c.run, c.kind, c.case[0]) for c in nightly.all_changes(views)]
     assert found == [("night-001", ChangeKind.REGRESSED, "a"), ("night-002", ChangeKind.REGRESSED, "b")]
+
+
+def test_report_served_is_made_anew_when_the_run_grows_and_ends_with_the_interrupt(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a": PASS}, 0)
+    command = [sys.executable, "-m", "harness", "report", str(run), "--out", str(tmp_path / "site"), "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline().strip() for _ in range(2)]
+            assert lines[0] == f"report: {tmp_path / 'site' / 'index.html'}"
+            assert b"1 PASS" in _page(lines[1])
+            write_run(run, {"a": FAIL}, 0)
+            deadline = time.monotonic() + 60
+            while b"1 FAIL" not in _page(lines[1]):
+                assert time.monotonic() < deadline, "the page was not made anew"
+                time.sleep(1)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def _page(address: str) -> bytes:
+    with urllib.request.urlopen(f"{address}index.html", timeout=30) as answer:
+        text: bytes = answer.read()
+        return text
+
+
+def test_report_on_a_port_that_is_taken(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a": PASS}, 0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"--port {port}: .*choose another, or 0 for a free one"):
+            conformance("report", run, "--out", tmp_path / "site", "--serve", "--port", port)
+
+
+def test_reproducers_of_a_run_are_offered_by_its_report(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a": FAIL}, 0)
+    case = "a/causal-lm/spyre-eager-float16"
+    folder = run / nightly.REPRODUCERS / matrix.slug(case)
+    folder.mkdir(parents=True)
+    (folder / "reproduce.py").write_text("print('defect')\n")
+    nightly.publish([run], tmp_path / "site")
+    assert any("defect" in path.read_text(errors="ignore") for path in (tmp_path / "site").rglob("*.py")) or any(
+        path.suffix == ".zip" for path in (tmp_path / "site").rglob("*")
+    )
