@@ -133,13 +133,15 @@ def norms() -> list[Figure]:
         )
         call = functools.partial(_rms_in_fp16, hidden, eps)
         rows.append(within(f"rms/{hidden}/fp16", topic, f"fp16 in turn, {width}", half, NORM_FACTOR, call, FINDINGS))
-    topic, shape = "RMSNorm of a contiguous 4-D input", "of [1, 16, 128, 128]; the published shape is not given"
-    for name, published in (("largest", 0.0312), ("mean", 0.0015)):
-        call = functools.partial(_rms_difference, (1, 16, 128, 128), name == "largest")
-        quantity = f"{name} difference {shape}"
-        rows.append(
-            within(f"rms/contiguous/{name}", topic, quantity, published, MAXIMUM_FACTOR, call, "torch-spyre#1781")
-        )
+    source = "torch-spyre#1781"
+    cases = (("whole", (1, 16, 128, 128), 0.0312, 0.0015), ("token", (1, 16, 1, 128), 0.0156, 0.0017))
+    for name, shape, largest, mean in cases:
+        topic = f"RMSNorm of a contiguous input, {name}, {list(shape)} (published shape not given)"
+        for kind, published in (("largest", largest), ("mean", mean)):
+            call = functools.partial(_rms_difference, shape, kind == "largest")
+            rows.append(
+                within(f"rms/{name}/{kind}", topic, f"{kind} difference", published, MAXIMUM_FACTOR, call, source)
+            )
     quantity = "affine path, width 4096, largest difference"
     rows.append(
         within(

@@ -126,6 +126,9 @@ def with_checkpoints() -> list[Figure]:
         "qwen3-0.6b/softmax": ("only softmax on Spyre, equal tokens", "9/9"),
         "qwen3-0.6b/rms-norm": ("only RMSNorm on Spyre, equal tokens", "6/9"),
         "mmlu": ("MMLU on both sides; equal predictions", "22/50; 50/50"),
+        "ministral3-vlm": ("top-1 tokens, Ministral3 VLM", "5/5"),
+        "gemma4-12b": ("top-1 tokens, Gemma4-12B bf16", "5/5"),
+        "embedding-gemma": ("cosine of pooled embeddings, EmbeddingGemma", ">= 0.99"),
         "gate-1865": ("3 of the top 5 tokens, difference of their logits below 1.0", "gate"),
     }
     return [

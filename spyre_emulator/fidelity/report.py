@@ -21,6 +21,8 @@ def _text(value: Value | None) -> str:
 
 def _rule(row: Row) -> str:
     figure = row.figure
+    if figure.measure is None:
+        return "-"
     return f"factor {figure.factor:g}" if figure.rule == "within" else figure.rule
 
 
