@@ -16,7 +16,7 @@ from typing import Any, Literal
 from harness import environment, github, history, manifest, matrix, nightly, report, search, store
 from harness.errors import HarnessError, UsageError
 from harness.records import Change, ChangeKind, Run, Status
-from harness.report import ReportRun, RunDigest
+from harness.report import RunDigest
 from harness.store import StoredRun
 
 ARCHIVE = "archive"
@@ -53,7 +53,7 @@ class Archive:
 
         run = stored.run
         Index(str(self.folder / "index")).add(run, stored.results)
-        self._write(f"digests/{run.run_id}.json", report.digest(_report_run(stored)).dump())
+        self._write(f"digests/{run.run_id}.json", report.digest(nightly.report_run(stored)).dump())
         self._write(f"changes/{run.run_id}.json", json.dumps([change.model_dump(mode="json") for change in changes]))
         took = {result.case.id: (result.finished - result.started).total_seconds() for result in stored.results}
         durations = {**self.durations(), **{name: round(seconds, 1) for name, seconds in took.items()}}
@@ -87,10 +87,6 @@ class Archive:
 
     def _write(self, name: str, text: str) -> None:
         store.write_atomically(self.folder / name, text.encode())
-
-
-def _report_run(stored: StoredRun) -> ReportRun:
-    return ReportRun(run=stored.run, results=stored.results, directory=stored.directory, problems=stored.problems)
 
 
 def plan(manifest_path: Path, profile: str | None, shards: int) -> dict[str, str]:
@@ -269,7 +265,7 @@ def add_night(tree: Path, directory: Path, keep: timedelta) -> None:
     digests, changes = archive.older(found.view.run_id, SITE_RUNS - 1)
     with tempfile.TemporaryDirectory(prefix="site-") as name:
         site = Path(name) / "site"
-        report.render([*digests, _report_run(found.stored)], site, changes=[*changes, *found.changes])
+        report.render([*digests, nightly.report_run(found.stored)], site, changes=[*changes, *found.changes])
         for old in tree.iterdir():
             if old.name not in KEPT:
                 shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -135,13 +135,7 @@ def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
         if stored.run.run_id in views:
             continue
         views[stored.run.run_id] = history.view(stored.run, stored.results)
-        current = ReportRun(
-            run=stored.run,
-            results=stored.results,
-            directory=directory,
-            problems=stored.problems,
-            reproducers=_reproducers(stored),
-        )
+        current = report_run(stored)
         if newest is None or current.run_id > newest.run_id:
             retired, newest = newest, current
         else:
@@ -150,6 +144,17 @@ def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
             older.append(report.digest(retired))
     assert newest is not None, "the command line asks for one directory at least"
     return report.render([*older, newest], out, changes=all_changes(list(views.values())))
+
+
+def report_run(stored: store.StoredRun) -> ReportRun:
+    """Return a stored run as the report takes it, with its logs and reproducers."""
+    return ReportRun(
+        run=stored.run,
+        results=stored.results,
+        directory=stored.directory,
+        problems=stored.problems,
+        reproducers=_reproducers(stored),
+    )
 
 
 def serve(directories: list[Path], out: Path, port: int, announce: Callable[[str], object]) -> None:

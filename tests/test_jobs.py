@@ -13,9 +13,12 @@ from typer.testing import CliRunner
 
 from harness import github, jobs, manifest, matrix, store
 from harness.cli import app
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from harness.records import Case, CaseResult, Outcome, OutcomeKind, Run, Status, Verdict
+from tests.github.test_issues import Hub, hub
 from tests.stored_runs import environment, write_run
+
+__all__ = ["hub"]
 
 PASS, FAIL = Status.PASS, Status.FAIL
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -195,6 +198,44 @@ def test_three_nights_regress_and_recover(place: Path, tmp_path: Path) -> None:
     assert feed.count("<entry>") == 4  # two cases, in the night that broke and in the one that showed a flake
     assert (site / "index.html").is_file()
     assert (site / ".nojekyll").is_file()
+
+
+def test_issues_follow_the_nights(place: Path, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    said = []
+    for number, failing in enumerate([(), ("b",), ("b", "c"), ()]):
+        _, night = run_night(tmp_path / f"{number}", number, failing)
+        words = ("--repository", "o/r", "--api", hub.url, "--run-id", 7, "--reproducers", "https://example.org/r")
+        said.append(conformance("ci", "issues", night, *words)[1])
+        conformance("ci", "publish", night / "run")
+    assert said == [
+        "",
+        "opened: regressed: 2 cases on x86_64 emulator\n",
+        "updated #1: regressed: 2 cases on x86_64 emulator\n",
+        "closed #1: regressed: 2 cases on x86_64 emulator\n",
+    ]
+    assert [text.split(": ")[-1] for _, text in hub.comments] == [
+        "2 more, 0 well again, 4 left.",
+        "All 4 cases are well again in run `20260304T020001Z-000001`.",
+    ]
+    body = hub.issues[0]["body"]
+    assert "Results: https://github.com/o/r/actions/runs/7\nReproducers: https://example.org/r\n" in body
+
+
+def test_a_token_is_asked_for(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="GITHUB_TOKEN"):
+        conformance("ci", "issues", tmp_path)
+
+
+def test_a_search_that_cannot_run_leaves_its_reason(place: Path, tmp_path: Path) -> None:
+    run_night(tmp_path / "0", 0)
+    conformance("ci", "publish", tmp_path / "0" / "night" / "run")
+    _, night = run_night(tmp_path / "1", 1, ("b",))
+    status, said = conformance("ci", "reproduce", night, "--out", tmp_path / "reproducers", "--count", 1)
+    case = "b/causal-lm/spyre-compiled-float16"
+    assert (status, said.startswith(f"{case}: {case}: ")) == (0, True)  # there is no such checkpoint
+    reason = (tmp_path / "reproducers" / matrix.slug(case) / "localization.txt").read_text()
+    assert "model" in reason
 
 
 def test_a_mixed_night_gives_a_patch_for_each_direction(place: Path, tmp_path: Path) -> None:
