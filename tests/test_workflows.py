@@ -15,9 +15,9 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINS = {
     "actions/checkout": "08c6903cd8c0fde910a37f88322edcfb5dd907a8",
     "actions/setup-python": "e797f83bcb11b83ae66e0230d6156d7c80228e7c",
-    "actions/cache": "0057852bfaa89a56745cba8c7296529d2fc39830",
-    "actions/upload-artifact": "ea165f8d65b6e75b540449e92b4886f43607fa02",
-    "actions/download-artifact": "634f93cb2916e3fdff6788551b99b062d0335ce0",
+    "actions/cache": "9255dc7a253b0ccc959486e2bca901246202afeb",
+    "actions/upload-artifact": "b7c566a772e6b6bfb58ed0dc250532a479d7789f",
+    "actions/download-artifact": "37930b1c2abaa49bbe596cd826c3c89aef350131",
 }
 
 
