@@ -49,6 +49,7 @@ def add_options(group: Any) -> None:
     add("--retries", type=int, default=1, metavar="N", help="tries again after a crash, kill, timeout (default: 1)")
     add("--stall", type=float, default=STALL_SECONDS, metavar="SECONDS", help="no output and no work for so long: end")
     add("--memory", type=float, default=None, metavar="GIB", help="host memory the run may use (default: all)")
+    add("--localize", type=float, default=300.0, metavar="SECONDS", help="to find where a failure begins; 0: do not")
     add("--balance-by", default=None, metavar="FILE", help="balance --shard by these seconds by case id (JSON)")
     add("--cache", default=None, metavar="DIR", help="checkpoints and references (default: CONFORMANCE_CACHE)")
     add("--report", default=None, metavar="DIR", help="render the run's report there when it has ended")
@@ -96,6 +97,7 @@ def settings_from(config: pytest.Config) -> Settings:
         memory_limit=int(option.memory * 2**30) if option.memory else None,
         retries=option.retries,
         stall=option.stall,
+        localize_seconds=option.localize,
         selection=_as_typed(option),
         secrets=secrets(),
     )

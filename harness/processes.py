@@ -39,7 +39,8 @@ class Processes:
         """How the process ended, and every attempt at it: more than one when it died as chance can explain."""
         made: list[Attempt] = []
         ended = Ended(Outcome(kind=OutcomeKind.CANCELLED))
-        for number in range(1, self._settings.retries + 2):
+        retries = 0 if what == "localization" else self._settings.retries
+        for number in range(1, retries + 2):
             blocked = self._health.blocked(case.target, case.id) if what == "candidate" else None
             if blocked is not None:
                 return Ended(blocked), made

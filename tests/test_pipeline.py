@@ -37,7 +37,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
     drills += ["--drill", "scaled/*:place:scale=model.layers.1.mlp.down_proj.weight*1.05"]
     drills += ["--drill", "on-cpu/*:place:cpu"]
     site = Site(tmp_path_factory.mktemp("drilled"), cache).rows(rows)
-    return site.run("run", *drills, "--workers", "2", "--retries", "0", timeout=600)
+    return site.run("run", *drills, "--workers", "2", "--retries", "0", "--localize", "0", timeout=600)
 
 
 def test_healthy_cases_pass_beside_dying_ones(drilled: Finished) -> None:
@@ -153,7 +153,7 @@ def retried(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Finished:
     )
     drills = ("once/*:run:segfault@1", "always/*:run:kill", "wrong/*:run:raise=no", "twice/*:load:device_error@1")
     arguments = [word for drill in (*drills, "reference/reference/*:run:abort@1") for word in ("--drill", drill)]
-    return site.run("run", *arguments)
+    return site.run("run", *arguments, "--localize", "0")
 
 
 def ends(result: CaseResult) -> list[str]:
@@ -198,7 +198,7 @@ def test_a_reference_that_crashed_once_is_made_again(retried: Finished) -> None:
 def test_a_dead_device_is_one_root_cause(tmp_path: Path, cache: Path) -> None:
     site = Site(tmp_path, cache).rows({"a": {}, "b": {}, "c": {}, "on-cpu": {"axes": {"target": ["cpu"]}}})
     drills = ("--drill", "a/*:run:device_error", "--drill", "probe/spyre:place:device_error=card lost")
-    finished = site.run("run", *drills, "--workers", "1")
+    finished = site.run("run", *drills, "--workers", "1", "--localize", "0")
     assert finished.told == {
         "a": "FAIL device_error run",
         "b": "NOTRUN unavailable place",

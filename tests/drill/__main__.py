@@ -31,7 +31,7 @@ HEALTHY = {
 }
 HEALTHY_SECONDS = 15.0
 """What a healthy compiled case takes on two cores with nothing else to do."""
-OPTIONS = ("--workers", "2", "--memory", "3", "--stall", "12")
+OPTIONS = ("--workers", "2", "--memory", "3", "--stall", "12", "--localize", "0")
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _durations(site: Site) -> str:
 def _dead_device(site: Site) -> str:
     site.rows({name: {} for name in "abc"}, axes={"target": ["spyre"], "mode": ["eager"], "dtype": ["float16"]})
     drills = ("--drill", "a/*:run:device_error", "--drill", "probe/spyre:place:device_error")
-    first = site.run("run", *drills, "--workers", "1")
+    first = site.run("run", *drills, "--workers", "1", "--localize", "0")
     blocked = all(r.outcome.message.startswith("blocked: ") for r in first.stored.results if r.case.model != "a")
     told = _told(site, "run").replace(", b c NOTRUN", "; b c NOTRUN blocked" if blocked else "; b c NOTRUN")
     site.run("run", "--resume", "--workers", "1")
