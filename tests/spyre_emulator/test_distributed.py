@@ -219,11 +219,13 @@ def sharded_logits(folder: Path) -> Scenario:
     def logits(rank: int) -> Any:
         # A process sees one card, whose local index is 0; transformers takes the index from here.
         os.environ["LOCAL_RANK"] = "0"
-        plan = DistributedConfig(tp_size=2, tp_plan="auto")
-        model = AutoModelForCausalLM.from_pretrained(folder, distributed_config=plan, dtype=HALF)
+        cards = DistributedConfig(tp_size=2, tp_plan="auto")
+        model = AutoModelForCausalLM.from_pretrained(folder, distributed_config=cards, dtype=HALF)
         weight = model.model.layers[0].self_attn.q_proj.weight
         with torch.no_grad():
             eager = model(IDS.to("spyre"), use_cache=False).logits.cpu()
+            plan = torch.compile(model, backend="spyre", dynamic=False)
+            assert torch.equal(plan(IDS.to("spyre"), use_cache=False).logits.cpu(), eager)
         return str(weight.placements), tuple(weight.to_local().shape), eager.tolist()
 
     return logits
