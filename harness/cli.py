@@ -8,11 +8,11 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, cast
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from harness import ci
+from harness import ci, over_time
 from harness.errors import HarnessError, UsageError
 
 app = typer.Typer(
@@ -23,7 +23,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(ci.app, name="ci")
 
 ManifestArgument = Annotated[Path, typer.Argument(help="The matrix.", metavar="[models.yaml]")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -156,61 +155,6 @@ def report(
 
 
 @app.command()
-def diff(
-    before: Annotated[Path, typer.Argument(metavar="RUN_A")],
-    after: Annotated[Path, typer.Argument(metavar="RUN_B")],
-    as_json: JsonOption = False,
-) -> None:
-    """What changed between two runs, better and worse apart, and whose change it was. Exit 1 for anything worse."""
-    from harness import nightly
-
-    found = nightly.diff(before, after)
-    typer.echo(found.json() if as_json else found.text())
-    raise typer.Exit(1 if found.counts["worse"] else 0)
-
-
-baseline_app = typer.Typer(no_args_is_help=True, help="What each case is known to do, as reviewed text.")
-app.add_typer(baseline_app, name="baseline")
-
-
-@baseline_app.command("update")
-def baseline_update(
-    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
-    place: Annotated[
-        Path, typer.Option("--baseline", metavar="FILE|FOLDER", help="The baseline, or the folder of all of them.")
-    ] = Path("reports/baselines"),
-    accept: Annotated[str | None, typer.Option(metavar="better|worse", help="With both there: which to take.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the patch, write nothing.")] = False,
-) -> None:
-    """Accept a run as the new baseline: the smallest diff. Refuses incomplete runs, and better with worse."""
-    from harness import nightly
-
-    if accept not in (None, "better", "worse"):
-        raise UsageError(f"--accept {accept}: say better or worse")
-    update = nightly.update(nightly.view(run_directory), place, cast("Literal['better', 'worse'] | None", accept))
-    if update.patch and not dry_run:
-        update.write()
-    typer.echo(update.patch.rstrip() or f"{update.path}: nothing to change")
-
-
-@app.command()
-def gate(
-    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
-    against: Annotated[Path, typer.Option(metavar="BASELINE", help="Its file, or the folder of all of them.")],
-    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="What must hold; docs/history.md.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the answer there.")] = None,
-) -> None:
-    """May this run be released? The answer is a text to sign off. Exit 1 when it is refused."""
-    from harness import nightly
-
-    found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date())
-    if out is not None:
-        out.write_text(found.text, encoding="utf-8")
-    typer.echo(found.text, nl=False)
-    raise typer.Exit(0 if found.accepted else 1)
-
-
-@app.command()
 def compare(
     reference: Annotated[Path, typer.Argument(metavar="REF.safetensors")],
     candidate: Annotated[Path, typer.Argument(metavar="CAND.safetensors")],
@@ -307,37 +251,6 @@ def ops(
     raise typer.Exit(1 if any(report.state is OpState.SPYRE_FAILED for report in reports) else 0)
 
 
-@app.command()
-def bisect(
-    case: CaseArgument,
-    package: Annotated[list[str], typer.Option(metavar="NAME", help="Give two, each with its ends, to search both.")],
-    good: Annotated[list[str], typer.Option(metavar="VERSION", help="A release with which the case is good.")],
-    bad: Annotated[list[str], typer.Option(metavar="VERSION", help="A release, older or newer, with which it is bad.")],
-    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
-    out: Annotated[Path, typer.Option(help="Journal and runs; the same folder goes on.")] = Path("reports/bisect"),
-    probe: Annotated[str | None, typer.Option(metavar="COMMAND", help="Instead of the case: 0 good, 125 skip.")] = None,
-    above: Annotated[float | None, typer.Option(help="Bad is a relative L2 error above this.")] = None,
-    find_links: Annotated[list[str] | None, typer.Option(metavar="FOLDER", help="As pip's, and no index.")] = None,
-    checks: Annotated[int, typer.Option(min=0, help="Further releases asked on each side.")] = 1,
-    seconds: SecondsOption = 3600.0,
-    as_json: JsonOption = False,
-) -> None:
-    """Which upstream release changed a case. Both ends are proven first. Exit 1 when none could be named."""
-    from harness import matrix, upstream
-
-    if not len(package) == len(good) == len(bad):
-        raise UsageError("give --package, --good and --bad equally often")
-    links = tuple(word for folder in find_links or () for word in ("--find-links", folder))
-    request = upstream.Request(
-        path, out / matrix.slug(case), ("--no-index", *links) if links else (), probe, above, seconds, checks
-    )
-    found = upstream.bisect(
-        case, list(zip(package, good, bad, strict=True)), request, lambda line: typer.echo(line, err=True)
-    )
-    typer.echo(found.json() if as_json else found.text())
-    raise typer.Exit(0 if found.finding.culprits else 1)
-
-
 @app.command("matrix")
 def job_matrix(
     shards: Annotated[int, typer.Option(min=1, help="At most so many jobs.")],
@@ -366,3 +279,7 @@ def merge(
         typer.echo(problem)
     typer.echo(f"{out}: {len(merged.results)} of {len(merged.run.plan)} cases, {datetime.now(UTC):%H:%M:%S} UTC")
     raise typer.Exit(1 if merged.missing or merged.problems else merged.run.exit_status or 0)
+
+
+over_time.register(app)
+app.add_typer(ci.app, name="ci")

@@ -12,7 +12,19 @@ import pytest
 HARNESS = Path(__file__).parent.parent / "harness"
 
 JOINTS = {"pipeline", "processes", "subject", "apart", "investigate", "search", "nightly"} | {
-    *("ci", "jobs", "upstream", "combinations", "plugin", "options", "cli", "diagnosis", "__main__", "suite"),
+    *(
+        "ci",
+        "jobs",
+        "upstream",
+        "combinations",
+        "over_time",
+        "plugin",
+        "options",
+        "cli",
+        "diagnosis",
+        "__main__",
+        "suite",
+    ),
 }
 """Modules that may name several stages: they join them or speak to the user."""
 

@@ -1,0 +1,102 @@
+"""The commands about more than one run or release: ``diff``, ``baseline update``, ``gate``, ``bisect``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+import typer
+
+from harness.errors import UsageError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case id of the manifest.")]
+SecondsOption = Annotated[float, typer.Option(min=1, help="Time that one run may take.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    for command in (diff, gate, bisect):
+        app.command()(command)
+    baseline = typer.Typer(no_args_is_help=True, help="What each case is known to do, as reviewed text.")
+    baseline.command("update")(baseline_update)
+    app.add_typer(baseline, name="baseline")
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="RUN_A")],
+    after: Annotated[Path, typer.Argument(metavar="RUN_B")],
+    as_json: JsonOption = False,
+) -> None:
+    """What changed between two runs, better and worse apart, and whose change it was. Exit 1 for anything worse."""
+    from harness import nightly
+
+    found = nightly.diff(before, after)
+    typer.echo(found.json() if as_json else found.text())
+    raise typer.Exit(1 if found.counts["worse"] else 0)
+
+
+def baseline_update(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
+    place: Annotated[
+        Path, typer.Option("--baseline", metavar="FILE|FOLDER", help="The baseline, or the folder of all of them.")
+    ] = Path("reports/baselines"),
+    accept: Annotated[str | None, typer.Option(metavar="better|worse", help="With both there: which to take.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the patch, write nothing.")] = False,
+) -> None:
+    """Accept a run as the new baseline: the smallest diff. Refuses incomplete runs, and better with worse."""
+    from harness import nightly
+
+    if accept not in (None, "better", "worse"):
+        raise UsageError(f"--accept {accept}: say better or worse")
+    update = nightly.update(nightly.view(run_directory), place, cast("Literal['better', 'worse'] | None", accept))
+    if update.patch and not dry_run:
+        update.write()
+    typer.echo(update.patch.rstrip() or f"{update.path}: nothing to change")
+
+
+def gate(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN_DIR")],
+    against: Annotated[Path, typer.Option(metavar="BASELINE", help="Its file, or the folder of all of them.")],
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="What must hold; docs/history.md.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the answer there.")] = None,
+) -> None:
+    """May this run be released? The answer is a text to sign off. Exit 1 when it is refused."""
+    from harness import nightly
+
+    found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date())
+    if out is not None:
+        out.write_text(found.text, encoding="utf-8")
+    typer.echo(found.text, nl=False)
+    raise typer.Exit(0 if found.accepted else 1)
+
+
+def bisect(
+    case: CaseArgument,
+    package: Annotated[list[str], typer.Option(metavar="NAME", help="Give two, each with its ends, to search both.")],
+    good: Annotated[list[str], typer.Option(metavar="VERSION", help="A release with which the case is good.")],
+    bad: Annotated[list[str], typer.Option(metavar="VERSION", help="A release, older or newer, with which it is bad.")],
+    path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
+    out: Annotated[Path, typer.Option(help="Journal and runs; the same folder goes on.")] = Path("reports/bisect"),
+    probe: Annotated[str | None, typer.Option(metavar="COMMAND", help="Instead of the case: 0 good, 125 skip.")] = None,
+    above: Annotated[float | None, typer.Option(help="Bad is a relative L2 error above this.")] = None,
+    find_links: Annotated[list[str] | None, typer.Option(metavar="FOLDER", help="As pip's, and no index.")] = None,
+    checks: Annotated[int, typer.Option(min=0, help="Further releases asked on each side.")] = 1,
+    seconds: SecondsOption = 3600.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Which upstream release changed a case. Both ends are proven first. Exit 1 when none could be named."""
+    from harness import matrix, upstream
+
+    if not len(package) == len(good) == len(bad):
+        raise UsageError("give --package, --good and --bad equally often")
+    links = tuple(word for folder in find_links or () for word in ("--find-links", folder))
+    request = upstream.Request(
+        path, out / matrix.slug(case), ("--no-index", *links) if links else (), probe, above, seconds, checks
+    )
+    found = upstream.bisect(
+        case, list(zip(package, good, bad, strict=True)), request, lambda line: typer.echo(line, err=True)
+    )
+    typer.echo(found.json() if as_json else found.text())
+    raise typer.Exit(0 if found.finding.culprits else 1)
