@@ -23,10 +23,12 @@ WHICH = ("pinned", "previous", "before-previous", "newest")
 
 @dataclass(frozen=True)
 class Choice:
-    """The release that is meant, or why there is none to run with."""
+    """The release that is meant."""
 
     version: str | None
+    """None: the index has none that would be meant."""
     reason: str = ""
+    """Why there is nothing to run with."""
     pinned: bool = False
     """It is the release of this environment."""
 
@@ -49,7 +51,7 @@ def choose(package: str, which: str, versions: Sequence[str], pinned: str, *, cp
         return Choice(pinned, pinned=True)
     builds = [text for found, text in final if found.release == wanted.release and (not cpu_builds or _is_cpu(found))]
     if not builds:
-        return Choice(None, f"the index has {package} {wanted.public} and no CPU build of it for this machine")
+        return Choice(wanted.public, "the index has no CPU build of it for this machine")
     return Choice(builds[-1])
 
 
@@ -94,8 +96,8 @@ def run(package: str, which: str, request: Request) -> tuple[str, int]:
     pinned = installed(package)
     listed = bisection.available(package, request.pip_options)
     choice = choose(package, which, listed, pinned, cpu_builds=needs_cpu_build(package))
-    if choice.version is None:
-        return _not_run(package, "none", choice.reason, request)
+    if choice.version is None or choice.reason:
+        return _not_run(package, choice.version or "none", choice.reason, request)
     if choice.pinned and which != "pinned":
         return f"{package}: {which} is {pinned}, the pinned release: nothing of its own to run", 0
     python = sys.executable

@@ -39,8 +39,8 @@ def test_an_index_that_ends_early() -> None:
     ("which", "choice"),
     [
         ("previous", Choice("2.12.1+cpu")),
-        ("before-previous", Choice(None, "the index has torch 2.11.0 and no CPU build of it for this machine")),
-        ("newest", Choice(None, "the index has torch 2.15.0 and no CPU build of it for this machine")),
+        ("before-previous", Choice("2.11.0", "the index has no CPU build of it for this machine")),
+        ("newest", Choice("2.15.0", "the index has no CPU build of it for this machine")),
     ],
 )
 def test_where_plain_builds_are_for_cuda_cpu_builds_alone_count(which: str, choice: Choice) -> None:
