@@ -26,7 +26,7 @@ from spyre_emulator import runtime as _runtime  # noqa: E402
 
 _registration.register(_runtime.SpyreModule())
 
-from spyre_emulator import collectives, compiler, distributed  # noqa: E402
+from spyre_emulator import collectives, compiler, distributed, overwrite  # noqa: E402
 from spyre_emulator.configuration import configuration  # noqa: E402
 from spyre_emulator.fallbacks import FallbackWarning, UnsupportedError  # noqa: E402
 from spyre_emulator.faults import (  # noqa: E402
@@ -44,6 +44,7 @@ from spyre_emulator.settings import Settings, using  # noqa: E402
 compiler.register()
 distributed.register()
 collectives.register()
+overwrite.register()
 switch_on_from(os.environ)
 
 __version__ = metadata.version("spyre-conformance")

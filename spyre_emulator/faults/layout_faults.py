@@ -49,6 +49,16 @@ def _row_not_advanced(call: OpCall) -> Tensor:
     return result
 
 
+def _always(call: OpCall) -> bool:
+    return True
+
+
+def _one_further(call: OpCall) -> Any:
+    values, output, dims, offsets = call.args
+    room = [output.shape[d] - values.shape[d] + 1 for d in dims]
+    return computed_with(call, values, output, dims, [(o + 1) % n for o, n in zip(offsets, room, strict=True)])
+
+
 def _norm_of_strided(call: OpCall) -> bool:
     x = call.args[0]
     if x.dim() != 4 or x.is_contiguous():
@@ -182,9 +192,10 @@ FAULTS = (
         assumed="which values the wrong row holds",
     ),
     Fault(
-        "F02", "spyre.overwrite writes the wrong row", "overwrite in eager mode", "wrong row (4.41), returns None",
-        "silent", "torch-spyre#1765, torch-spyre#2488", (), GROUP,
-        not_modelled="the operator is deprecated upstream (torch-spyre#2488) and the emulator does not register it",
+        "F02", "spyre.overwrite writes the wrong row", "torch.ops.spyre.overwrite or overwrite_f in eager mode",
+        "the block lands one position further (4.41)", "silent", "torch-spyre#1765, torch-spyre#2488",
+        (AtOperator(("spyre.overwrite_f.default",), _always, _one_further, ("eager",)),), GROUP,
+        assumed="which wrong row is written; that None is returned is today's signature",
     ),
     Fault(
         "F03", "RMSNorm of a strided input", "RMSNorm, or its mean over the last dim, of a non-contiguous 4-D tensor",
