@@ -496,3 +496,25 @@ def test_an_unmodified_model_shows_faults_eagerly_and_compiled() -> None:
             assert same(prefill(model), clean), fault_id
             assert same(prefill(compiled_model), clean), fault_id
     assert same(prefill(compiled_model), clean)
+
+
+BOTH_MODES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "F05": (lambda x: x.transpose(1, 2) * 2.0, random(2, 64, 128)),
+    "F06": (lambda x: torch.cat([-x[..., 64:], x[..., :64]], -1), random(1, 4, 8, 128)),
+    "F09": (lambda x: x[:, 64:128] * 2.0, random(4, 128)),
+    "F16": (lambda x: x.mean(-1), random(33, 64, dtype=FP32)),
+    "F19": (lambda x: F.rms_norm(x, (64,), eps=1e-2), random(4, 64)),
+    "F24": (lambda x: x.to(torch.bool), random(2, 31, dtype=FP32)),
+    "F29": (lambda x: F.mish(x), random(4, 64) * 20.0),
+}
+
+
+@pytest.mark.parametrize("fault_id", BOTH_MODES)
+def test_eager_and_compiled_are_wrong_alike(fault_id: str) -> None:
+    call, x = BOTH_MODES[fault_id]
+    clean = call(x).cpu()
+    with faults(fault_id):
+        eager = call(x).cpu()
+        assert not same(eager, clean)
+        assert same(compiled(call, x), eager)
+    assert same(compiled(call, x), clean)
