@@ -59,7 +59,8 @@ class Bisection:
             for one in self.surveys
             for name, reading in one.readings
         ]
-        lines += [f"{self.finding.kind}: {self.finding.sentence}"]
+        label = "found" if self.finding.culprits else self.finding.kind
+        lines += [f"{label}: {self.finding.sentence}"]
         return "\n".join([*lines, *(one.sentence for one in self.surveys)])
 
 
