@@ -14,14 +14,13 @@ import pytest
 
 from harness import environment
 from harness.errors import UsageError
-from harness.isolate import STALL_SECONDS
+from harness.isolate import SECRET_NAME, STALL_SECONDS
 from harness.pipeline import Settings
 from harness.records import Drill, OutcomeKind, Stage
 from harness.store import new_run_id
 
 SHORTEST_SECRET = 8
-_SECRET = re.compile(r"(?i)(token|password|passwd|secret|api_?key|credential)s?$")
-"""Names of environment variables whose value is a secret, by the habits of CI systems and the Hub."""
+"""Characters; what is shorter would be found in innocent texts."""
 
 
 def add_options(group: Any) -> None:
@@ -106,7 +105,7 @@ def settings_from(config: pytest.Config) -> Settings:
 def secrets() -> tuple[str, ...]:
     """Values of this environment that must not be written anywhere, longest first."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    found = {value for name, value in os.environ.items() if _SECRET.search(name)}
+    found = {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
     for path in (Path(os.environ.get("HF_TOKEN_PATH", home / "token")),):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             found.add(path.read_text())

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from harness import matrix, pipeline, store
+from harness import environment, matrix, pipeline, store
 from harness.errors import HarnessError, StoreError, UsageError
 from harness.executors import Job, LocalPool, read_durations, record_durations
 from harness.ledger import Ledger
 from harness.options import add_options, settings_from
-from harness.records import NO_RESULT, Case, CaseResult, OutcomeKind, Run, Status
+from harness.records import NO_RESULT, Case, CaseResult, OutcomeKind, Package, Run, Status
 from harness.verdict.exits import exit_status
 
 RUN = pytest.StashKey["RunControl"]()
@@ -284,6 +284,9 @@ class RunControl:
                 f"{_relative(directory)}: was planned with another selection ({len(run.plan)} cases, now "
                 f"{len(cases)}); resume it with the options it began with: {run.selection or 'none'}"
             )
+        changed = changes(run.environment.packages, environment.packages())
+        if changed:
+            raise UsageError(f"{_relative(directory)}: was begun with other packages ({changed}); begin a new run")
         self.run = run
         for result in store.stream_results(directory):
             self._results[result.case.id] = Kept.of(result)
@@ -334,7 +337,7 @@ class RunControl:
         if self._broken:
             self.exit_status = self._broken.exit_status
             self.writer.close()
-        elif self.options.report:
+        if self.options.report and self.run.finished:
             pipeline.publish([self.settings.run_directory], Path(self.options.report))
 
     def _complete(self, interrupted: bool) -> None:
@@ -350,6 +353,12 @@ class RunControl:
                 self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
         ends = ((kept.status, kept.kind) for kept in self._results.values())
         self.exit_status = 130 if interrupted else exit_status(ends, self._allowed())
+        changed = changes(self.run.environment.packages, environment.packages())
+        if changed:
+            self._broken = HarnessError(
+                f"packages changed while the run went on, its results are of neither: {changed}"
+            )
+            self.exit_status = self._broken.exit_status
         seconds = self._ledger.seconds(self._pool.busy_seconds)
         self.run = self.writer.finish(datetime.now(UTC), self.exit_status, seconds)
         record_durations(self._durations, self._ledger.durations)
@@ -387,6 +396,13 @@ class RunControl:
     def _report_stage(self, case: Case, stage: str) -> None:
         if self._verbose_stages:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
+
+
+def changes(before: Iterable[Package], after: Iterable[Package]) -> str:
+    """Packages whose version differs, ``torch 2.13.0 -> 2.14.0``; empty when none does."""
+    old, new = ({package.name: package.version for package in packages} for packages in (before, after))
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return ", ".join(f"{name} {old.get(name, 'absent')} -> {new.get(name, 'absent')}" for name in names)
 
 
 def _job(case: Case, known: Mapping[str, float]) -> Job[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -30,8 +31,9 @@ FROZEN_ENVIRONMENT = {
 }
 """Set for the server and thereby for its children; settings of a case travel as arguments."""
 
-FORGOTTEN_ENVIRONMENT = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
-"""Secrets that no worker needs after the resolve stage."""
+SECRET_NAME = re.compile(r"(?i)(token|password|passwd|secret|api_?key|credential)s?$")
+"""Names of environment variables whose value is a secret, by the habits of CI systems and the Hub. No worker
+needs one after the resolve stage, so none has one."""
 
 
 class Server:
@@ -152,8 +154,8 @@ def neutralise_main() -> None:
 def _environment() -> Iterator[None]:
     before = dict(os.environ)
     os.environ.update(FROZEN_ENVIRONMENT)
-    for name in FORGOTTEN_ENVIRONMENT:
-        os.environ.pop(name, None)
+    for name in filter(SECRET_NAME.search, before):
+        del os.environ[name]
     try:
         yield
     finally:

@@ -98,8 +98,9 @@ class RunWriter:
 
     def close(self) -> None:
         """Give the directory free, finished or not."""
-        with contextlib.suppress(OSError):
-            os.close(self._cases)
+        handle, self._cases = self._cases, -1
+        if handle >= 0:
+            os.close(handle)
 
     def _results(self, totals: Counter[Status]) -> Iterator[CaseResult]:
         """The result that holds of each case, one in memory at a time."""

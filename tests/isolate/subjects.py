@@ -153,3 +153,8 @@ def wait_for_ever(mark: Marker, request: str) -> Answer:
     mark(Stage.RUN)
     time.sleep(600)
     return Answer(text="unreachable")
+
+
+def list_environment(mark: Marker, request: str) -> Answer:
+    mark(Stage.RUN)
+    return Answer(text=" ".join(name for name in request.split() if name in os.environ))

@@ -176,6 +176,17 @@ def test_aborting_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
     own.close()
 
 
+def test_workers_inherit_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = ("HF_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY_SECRET", "db_password", "SOME_API_KEYS")
+    plain = ("TOKENS_PER_STEP", "PATH", "MARKER")
+    for name in (*secret, "TOKENS_PER_STEP", "MARKER"):
+        monkeypatch.setenv(name, "a value of some length")
+    own = Isolator()
+    ended = run(own, "list_environment", " ".join(secret + plain), tmp_path / "log")
+    own.close()
+    assert ended.value == '{"text":"TOKENS_PER_STEP PATH MARKER"}'
+
+
 def test_threads_work_in_children(isolator: Isolator, tmp_path: Path) -> None:
     ended = run(isolator, "threaded_product", "", tmp_path / "log", threads=2)
     assert ended.value == '{"text":"452984832 2"}'
