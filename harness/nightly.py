@@ -192,3 +192,29 @@ def _reproducers(stored: store.StoredRun) -> dict[str, Path]:
 def all_changes(views: list[history.RunView]) -> list[Change]:
     """Return what changed in each run against those before it."""
     return [change for current in views for change in history.changes(views, current)]
+
+
+def case_history(index: str, case: str) -> list[dict[str, Any]]:
+    """Return what a case did in each run of an index, oldest first. Raises UsageError where it is not in one."""
+    from harness.history.index import Index  # brings pyarrow
+
+    rows = [
+        {"run": run, "status": one.status.value, "error": one.error, "seconds": one.seconds, "sentence": one.sentence}
+        for run, one in Index(index).case(case)
+    ]
+    if not rows:
+        raise UsageError(f"{index} has no run of {case}; add some with `conformance history add RUN_DIR...`")
+    return rows
+
+
+def case_table(rows: list[dict[str, Any]]) -> str:
+    """Return a case's history for people: a line for each run."""
+
+    def number(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    return "\n".join(
+        f"{row['run']}  {row['status']:<6} {number(row['error'], '.2e'):>9} {number(row['seconds'], '.1f'):>7} s"
+        f"  {row['sentence']}".rstrip()
+        for row in rows
+    )

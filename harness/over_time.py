@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -12,6 +13,7 @@ from harness.errors import UsageError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case id of the manifest.")]
+IndexOption = Annotated[str, typer.Option("--index", metavar="URL", help="A folder, or what fsspec opens.")]
 SecondsOption = Annotated[float, typer.Option(min=1, help="Time that one run may take.")]
 
 
@@ -22,6 +24,10 @@ def register(app: typer.Typer) -> None:
     baseline = typer.Typer(no_args_is_help=True, help="What each case is known to do, as reviewed text.")
     baseline.command("update")(baseline_update)
     app.add_typer(baseline, name="baseline")
+    history = typer.Typer(no_args_is_help=True, help="Many runs, as an index that answers per case.")
+    history.command("add")(history_add)
+    history.command("case")(history_case)
+    app.add_typer(history, name="history")
 
 
 def diff(
@@ -100,3 +106,26 @@ def bisect(
     )
     typer.echo(found.json() if as_json else found.text())
     raise typer.Exit(0 if found.finding.culprits else 1)
+
+
+def history_add(
+    run_directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
+    index: IndexOption = "reports/index",
+) -> None:
+    """Add runs to an index; one that is there already is written again."""
+    from harness import store
+    from harness.history.index import Index
+
+    history = Index(index)
+    for directory in run_directories:
+        stored = store.read_run(directory)
+        history.add(stored.run, stored.results)
+        typer.echo(f"{index}: {stored.run.run_id}, {len(stored.results)} cases")
+
+
+def history_case(case: CaseArgument, index: IndexOption = "reports/index", as_json: JsonOption = False) -> None:
+    """What a case did in each run of an index, oldest first: status, error, seconds."""
+    from harness import nightly
+
+    rows = nightly.case_history(index, case)
+    typer.echo(json.dumps(rows, indent=1) if as_json else nightly.case_table(rows))

@@ -169,6 +169,21 @@ def test_a_gate_without_a_baseline_says_how_to_make_one(tmp_path: Path) -> None:
         conformance("gate", run, "--against", tmp_path)
 
 
+def test_an_index_answers_per_case(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"{n}", {"a": one}, n) for n, one in enumerate((PASS, FAIL))]
+    index = tmp_path / "index"
+    assert conformance("history", "add", *reversed(runs), "--index", index) == (
+        0,
+        f"{index}: night-001, 1 cases\n{index}: night-000, 1 cases\n",
+    )
+    assert conformance("history", "case", "a/causal-lm/spyre-eager-float16", "--index", index)[1].splitlines() == [
+        "night-000  PASS           -       - s",
+        "night-001  FAIL           -       - s  FAIL: as planted",
+    ]
+    with pytest.raises(UsageError, match="has no run of b"):
+        conformance("history", "case", "b", "--index", index)
+
+
 def test_a_site_of_several_nights_shows_what_changed_in_each(tmp_path: Path) -> None:
     nights = [{"a": PASS, "b": PASS}, {"a": FAIL, "b": PASS}, {"a": FAIL, "b": FAIL}]
     runs = [write_run(tmp_path / f"{n}", statuses, n) for n, statuses in enumerate(nights)]
