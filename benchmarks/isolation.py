@@ -25,7 +25,6 @@ from typing import Any
 
 from harness.isolate import Isolator, Limits
 from harness.isolate.child import Marker
-from harness.options import default_cache
 from harness.records import Case, Checkpoint, Record, Stage
 
 REPOSITORY = Path(__file__).parent.parent
@@ -150,6 +149,8 @@ def forwards(case: Case, checkpoint: Checkpoint) -> Iterator[None]:
 
 def main() -> None:
     """Read the command line and measure."""
+    from harness.options import default_cache  # imports pytest: a child that imports this file must not pay for it
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["start", "matrix", "bare"])
     parser.add_argument("--rounds", type=int, default=5)
