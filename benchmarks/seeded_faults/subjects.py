@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -130,9 +131,9 @@ class Subject:
         """Relative error that the control's format costs at least."""
         return compare.number_format(self.case.dtype.value).noise
 
-    def judge(self, candidate: nn.Module, call: object | None = None) -> Judged:
+    def judge(self, candidate: nn.Module, call: Callable[..., Any] | None = None) -> Judged:
         """Run a candidate and judge it as the harness does: outputs, then module by module."""
-        outputs = run(self.question, candidate, call or candidate, self.forced)  # type: ignore[arg-type]
+        outputs = run(self.question, candidate, candidate if call is None else call, self.forced)
         expected = {name: value for name, value in self.reference.items() if name != "forced_tokens"}
         found = compare.compare_outputs(
             expected,
