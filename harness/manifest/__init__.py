@@ -13,7 +13,7 @@ from harness.errors import ManifestError
 from harness.manifest.explain import explain
 from harness.manifest.lint import Remark, lint
 from harness.manifest.tree import Tree, read_tree
-from harness.records import Manifest, Policy, Record
+from harness.records import Inputs, Manifest, Policy, Record, Task
 
 __all__ = ["Remark", "json_schema", "lint", "load", "load_policy"]
 
@@ -61,7 +61,11 @@ def json_schema() -> dict[str, Any]:
 
 def _gaps(manifest: Manifest) -> Iterator[str]:
     """Yield what the schema cannot see in a single place."""
+    for task, asked in manifest.defaults.inputs.items():
+        yield from _foreign(asked, task, manifest, "defaults", "inputs", str(task))
     for name, row in manifest.models.items():
+        if row.inputs is not None:
+            yield from _foreign(row.inputs, row.task, manifest, "models", name, "inputs")
         inputs = row.inputs or manifest.defaults.inputs.get(row.task)
         if inputs is not None and row.task in manifest.defaults.inputs:
             inputs = inputs.over(manifest.defaults.inputs[row.task])
@@ -73,6 +77,14 @@ def _gaps(manifest: Manifest) -> Iterator[str]:
             )
         elif row.task == "masked-lm" and any("[MASK]" not in text for text in inputs.texts):
             yield f"{where}: models.{name}: a masked-lm text has no [MASK]; say which token is asked for"
+
+
+def _foreign(inputs: Inputs, task: Task, manifest: Manifest, *path: str) -> Iterator[str]:
+    """Yield inputs that belong to another task and would be passed over."""
+    for key, owner in (("pooling", Task.EMBEDDING), ("decode_steps", Task.CAUSAL_LM)):
+        if getattr(inputs, key) is not None and task is not owner:
+            where, name = manifest.place(*path, key), ".".join((*path, key))
+            yield f"{where}: {name} means nothing to {task}, only to {owner}; remove it"
 
 
 def _by_line(problem: str) -> tuple[int, str]:

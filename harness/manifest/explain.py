@@ -46,6 +46,10 @@ def _sentence(path: KeyPath, details: ErrorDetails, tree: Tree, schema: dict[str
             return f"{name}: {details['msg']}"
         case "enum" | "literal_error":
             words = choices(schema, path, tree) or _expected(details)
+            if path == ("version",) and isinstance(value, int):
+                return f"version {value} of this file is not known, only {', '.join(words)}; upgrade the harness"
+            if str(value) in words:
+                return f"{name} is {tree.source_text(path)!r} in quotes; write it without"
             return f"{name} is {_shown(value)}, not one of {', '.join(words)}{_near(value, words)}"
         case "string_type" if isinstance(value, int | float | None):
             written = tree.source_text(path)

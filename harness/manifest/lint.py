@@ -90,7 +90,8 @@ def _dead_entries(manifest: Manifest, name: str, row: ModelRow) -> Iterator[Rema
 def _unexplained(manifest: Manifest, place: KeyPath, limits: Iterable[str], reason: str | None) -> Iterator[Remark]:
     names = ", ".join(limits)
     if names and reason is None:
-        yield Remark("error", f"{manifest.place(*place)}: {names} depart from the rule without a 'reason'; add one")
+        departs = "depart" if "," in names else "departs"
+        yield Remark("error", f"{manifest.place(*place)}: {names} {departs} from the rule without a 'reason'; add one")
 
 
 def _empty_profiles(manifest: Manifest) -> Iterator[Remark]:

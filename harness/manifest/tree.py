@@ -119,7 +119,7 @@ def _read_text(path: Path, file: str) -> str:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ManifestError([f"{file}:1: {path} does not exist; name a manifest or create one"]) from None
+        raise ManifestError([f"{file}:1: {path} does not exist; name a file that does, or create it"]) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ManifestError([f"{file}:1: {str(path)!r} cannot be read: {why}"]) from None

@@ -40,7 +40,7 @@ __all__ = [
 def plan(manifest: Manifest, *, profile: str | None = None) -> tuple[Case, ...]:
     """Return the cases of a profile's rows, excluded ones included, in order of id.
 
-    Raises UsageError for an unknown profile, and for two cases with one id.
+    Raises UsageError for an unknown profile.
     """
     sources = Profile().sources
     if profile is not None:
@@ -53,8 +53,6 @@ def plan(manifest: Manifest, *, profile: str | None = None) -> tuple[Case, ...]:
             continue
         for cell in row.axes.over(manifest.axes).cells():
             case = _case(manifest, name, row, cell)
-            if case.id in cases:
-                raise UsageError(f"two cases are called {case.id}; remove the double entry in an axis of {name}")
             cases[case.id] = case
     return tuple(cases[case_id] for case_id in sorted(cases))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 from itertools import product
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -22,17 +22,30 @@ from harness.records.sources import Reason, Source
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=96)]
 TargetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+Distinct = TypeVar("Distinct")
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 NATURAL = "natural"
 """The shape axis' word for inputs at their own length."""
 
 
 def _shape_text(text: str) -> str:
-    if text != NATURAL:
-        Shape.parse(text)
+    if text != NATURAL and str(Shape.parse(text)) != text:
+        raise ValueError(f"shape {text!r} is written {str(Shape.parse(text))!r}")
     return text
 
 
+def _each_once(values: tuple[Distinct, ...]) -> tuple[Distinct, ...]:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise ValueError(f"{value!s} is there twice; keep one")
+    return values
+
+
+Axis = Annotated[
+    tuple[Distinct, ...], Field(min_length=1, json_schema_extra={"uniqueItems": True}), AfterValidator(_each_once)
+]
+"""The values of an axis: at least one, each once."""
 ShapeText = Annotated[str, AfterValidator(_shape_text)]
 """``natural``, or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
@@ -43,7 +56,7 @@ class Inputs(Record):
     texts: tuple[str, ...] = ()
     """Texts, one per batch row; repeated in turn when the batch is larger. For masked-lm each text
     holds the literal token ``[MASK]``, which stands for the tokenizer's own mask."""
-    ids: tuple[tuple[int, ...], ...] = ()
+    ids: tuple[tuple[TokenId, ...], ...] = ()
     """Token ids, one sequence per batch row."""
     tokenizer: Literal["auto", "smiles"] = "auto"
     """``auto``: the checkpoint's own. ``smiles``: ``vocab.txt`` split by the reaction SMILES pattern."""
@@ -184,13 +197,13 @@ class Expectation(Selector):
 class Axes(Record):
     """The dimensions of the matrix; a case per combination."""
 
-    target: Annotated[tuple[TargetName, ...], Field(min_length=1)] = ("spyre",)
+    target: Axis[TargetName] = ("spyre",)
     """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
-    mode: Annotated[tuple[Mode, ...], Field(min_length=1)] = (Mode.EAGER, Mode.COMPILED)
+    mode: Axis[Mode] = (Mode.EAGER, Mode.COMPILED)
     """``eager``: op by op; ``compiled``: through ``torch.compile``."""
-    dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] = (Dtype.FLOAT16,)
+    dtype: Axis[Dtype] = (Dtype.FLOAT16,)
     """Format of the candidate's and the control's weights. The reference is always float32."""
-    shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] = (NATURAL,)
+    shape: Axis[ShapeText] = (NATURAL,)
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
     def cells(self) -> Iterator[Cell]:
@@ -202,13 +215,13 @@ class Axes(Record):
 class AxesOverride(Record):
     """A row's own axes; what is not given comes from the manifest's axes."""
 
-    target: Annotated[tuple[TargetName, ...], Field(min_length=1)] | None = None
+    target: Axis[TargetName] | None = None
     """Where the candidate runs: ``spyre``, ``cpu``, or another torch device."""
-    mode: Annotated[tuple[Mode, ...], Field(min_length=1)] | None = None
+    mode: Axis[Mode] | None = None
     """``eager``: op by op; ``compiled``: through ``torch.compile``."""
-    dtype: Annotated[tuple[Dtype, ...], Field(min_length=1)] | None = None
+    dtype: Axis[Dtype] | None = None
     """Format of the candidate's and the control's weights. The reference is always float32."""
-    shape: Annotated[tuple[ShapeText, ...], Field(min_length=1)] | None = None
+    shape: Axis[ShapeText] | None = None
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
 
     def over(self, axes: Axes) -> Axes:

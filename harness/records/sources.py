@@ -26,6 +26,13 @@ class HubSource(Record):
     allow_remote_code: Reason | None = None
     """Why the repository's own Python code may run, at the pinned commit."""
 
+    @field_validator("hub")
+    @classmethod
+    def _a_repository(cls, hub: str) -> str:
+        if ".." in hub or any(part[0] in ".-" or part[-1] in ".-" for part in hub.split("/")):
+            raise ValueError(f"the Hub has no repository {hub!r}: no name begins or ends with '.' or '-', or has '..'")
+        return hub
+
 
 class WheelSource(Record):
     """A checkpoint that ships inside a package on the package index."""
@@ -60,10 +67,12 @@ class FolderSource(Record):
 
 
 def _source_kind(value: Any) -> str | None:
-    for kind in ("hub", "wheel", "folder"):
-        if (isinstance(value, dict) and kind in value) or hasattr(value, kind):
-            return f"<{kind}>"  # no key looks like this, so the location of an error stays readable
-    return None
+    there = [
+        kind
+        for kind in ("hub", "wheel", "folder")
+        if (isinstance(value, dict) and kind in value) or hasattr(value, kind)
+    ]
+    return f"<{there[0]}>" if len(there) == 1 else None  # no key looks like this: an error's location stays readable
 
 
 Source = Annotated[
@@ -73,7 +82,7 @@ Source = Annotated[
     Discriminator(
         _source_kind,
         custom_error_type="source_kind",
-        custom_error_message="a source needs one of the keys 'hub', 'wheel' and 'folder'",
+        custom_error_message="a source needs exactly one of the keys 'hub', 'wheel' and 'folder'",
     ),
 ]
 """Where a checkpoint comes from; the key ``hub``, ``wheel`` or ``folder`` tells which."""
