@@ -16,18 +16,27 @@ from harness.records import Comparison
 def compare_files(reference: Path, candidate: Path, control: Path | None = None) -> Comparison:
     """Return the comparison of all tensors in the files; names that end in ``logits`` are distributions.
 
-    Raises UsageError for a file that is missing or no safetensors.
+    Raises UsageError for a file that is missing or no safetensors, and for a control that lacks an output.
     """
     wanted = _load(reference)
-    return compare_outputs(
+    comparison = compare_outputs(
         wanted,
         _load(candidate),
         None if control is None else _load(control),
         logits=[name for name, tensor in wanted.items() if _is_logits(name, tensor)],
     )
+    for output in comparison.outputs:
+        if output.control_mismatch:
+            raise UsageError(
+                f"--control {control}: {output.name}: {output.control_mismatch}; "
+                "give the reference's outputs as a CPU computes them in the candidate's precision"
+            )
+    return comparison
 
 
 def _load(path: Path) -> dict[str, torch.Tensor]:
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is a {'folder' if path.is_dir() else 'device'}; name a safetensors file")
     try:
         return load_file(path)
     except FileNotFoundError:

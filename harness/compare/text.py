@@ -20,7 +20,8 @@ def render_text(comparison: Comparison) -> str:
 
 def _title(output: OutputComparison) -> str:
     dtypes = f"{output.candidate_dtype} against {output.reference_dtype}"
-    return f"{output.name}: shape {output.shape}, {dtypes}, {output.elements} elements compared"
+    name = output.name if output.name.isprintable() else ascii(output.name)  # a file may name a tensor anything
+    return f"{name}: shape {output.shape}, {dtypes}, {output.elements} elements compared"
 
 
 def _body(output: OutputComparison, comparison: Comparison) -> Iterator[str]:

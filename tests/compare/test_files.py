@@ -55,3 +55,21 @@ def test_rendering_follows_torch_testing():
 
 def test_rendering_says_when_nothing_was_compared():
     assert render_text(compare_outputs({}, {}, None)) == "Nothing was compared."
+
+
+def test_a_control_that_does_not_match_is_refused(tmp_path):
+    reference, control = tmp_path / "reference.safetensors", tmp_path / "control.safetensors"
+    save_file({"a": torch.ones(2)}, reference)
+    save_file({"b": torch.ones(2)}, control)
+    with pytest.raises(UsageError, match=r"--control .*control\.safetensors: a: missing in the control; give the ref"):
+        compare_files(reference, reference, control)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(UsageError, match="is a folder; name a safetensors file"):
+        compare_files(tmp_path, tmp_path)
+
+
+def test_names_cannot_steer_a_terminal():
+    comparison = compare_outputs({"a\n\x1b[31m": torch.ones(1)}, {"a\n\x1b[31m": torch.ones(1)}, None)
+    assert render_text(comparison).startswith("'a\\n\\x1b[31m': shape (1,), float32")
