@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import errno
 import json
+import os
+import re
 import sys
 from dataclasses import asdict
 from datetime import UTC, date, datetime
@@ -23,6 +27,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+WRONG_PATH = frozenset(
+    {
+        errno.EACCES,
+        errno.EEXIST,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENOTEMPTY,
+        errno.ENXIO,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""What the system says of a path that cannot be meant; see errno(3)."""
 
 ManifestArgument = Annotated[Path, typer.Argument(help="The matrix.", metavar="[models.yaml]")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -30,13 +51,29 @@ Many = Annotated[list[str] | None, typer.Option(help="Only these; repeatable.", 
 
 
 def main() -> NoReturn:
-    """Run the command line. A HarnessError is one clear message; anything else is a bug with its traceback."""
+    """Run the command line. A HarnessError is one clear message; anything else is a bug with its traceback.
+
+    A file or folder that the system refuses is one clear message too: exit status 2 where another path mends
+    it, 3 where the machine has to be mended, for instance a full disk.
+    """
     try:
         app()
     except HarnessError as error:
-        print(f"conformance: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_status)
+        _end(str(error), error.exit_status)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        place = os.fsdecode(error.filename)
+        why = (error.strerror or str(error)).lower()
+        mended_by_path = error.errno in WRONG_PATH
+        remedy = "; name another path" if mended_by_path else ""
+        _end(f"{place}: {why}{remedy}", 2 if mended_by_path else 3)
     sys.exit(0)
+
+
+def _end(sentence: str, status: int) -> NoReturn:
+    print(f"conformance: {sentence}", file=sys.stderr)  # noqa: T201
+    sys.exit(status)
 
 
 @app.command(
@@ -61,8 +98,23 @@ def run(context: typer.Context) -> None:
     suite = Path(__file__).parent / "suite"
     arguments = ["-p", "harness.plugin", "-c", str(suite / "pytest.ini"), "--rootdir", str(Path.cwd()), "-v"]
     code = pytest.main([*arguments, *context.args, str(suite / "test_models.py")])
+    if code == pytest.ExitCode.USAGE_ERROR:
+        _suggest(context.args)
     # pytest says 4 for wrong usage; the contract says 2.
     sys.exit(2 if code == pytest.ExitCode.USAGE_ERROR else int(code))
+
+
+def _suggest(words: list[str]) -> None:
+    """Name the option that a mistyped one may stand for; pytest says only that it knows none of that name."""
+    from harness.options import add_options
+
+    parser = argparse.ArgumentParser(add_help=False)
+    add_options(parser)
+    known = re.findall(r"--[a-z-]+", parser.format_usage())
+    for word in (word.partition("=")[0] for word in words if word.startswith("--")):
+        near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+        if near and word not in known:
+            typer.echo(f"conformance: no such option: {word}; did you mean {near[0]}?", err=True)
 
 
 @app.command()
@@ -167,7 +219,10 @@ def compare(
     comparison = comparator.compare_files(reference, candidate, control)
     typer.echo(comparison.model_dump_json(indent=1) if as_json else comparator.render_text(comparison))
     if not comparison.elements:
-        raise UsageError(f"{candidate}: nothing in it could be compared with {reference}")
+        raise UsageError(
+            f"{candidate}: nothing in it could be compared with {reference}; give files with the "
+            "same tensor names and shapes"
+        )
     raise typer.Exit(1 if any(output.mismatch for output in comparison.outputs) else 0)
 
 
@@ -210,6 +265,11 @@ def repro(
     """A folder that reproduces a case's first wrong op alone: script, minimal inputs, numbers, environment."""
     from harness import search
 
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: is a file; choose a folder with --out")
+    if out.is_dir() and any(out.iterdir()) and not (out / "reproduce.py").is_file():
+        raise UsageError(f"{out}: is not empty and holds no reproducer; choose another folder with --out")
+
     request = search.Request(path, run_directory, cache, tuple(drill or ()), seconds)
     done = search.localize(case, request, out.absolute())
     typer.echo(search.render(done.localization))
@@ -240,6 +300,10 @@ def ops(
     from harness.records import OpState
 
     reports = opcheck.summarize(store.read_run(run_directory).results)
+    if not reports:
+        raise HarnessError(
+            f"{run_directory}: no case recorded an op, so nothing is known of any; see `conformance report`"
+        )
     if test:
         import pytest
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.errors import StoreError, UsageError
+from harness.errors import UsageError
 from harness.history.transitions import failure
 from harness.history.views import GOOD, TELLING, RunView, Sample
 from harness.records import Change, ChangeKind, Status
@@ -68,24 +68,24 @@ def file_name(profile: str | None, lane: str) -> str:
 
 
 def read(path: Path) -> Baseline:
-    """Return the baseline in a file. Raises StoreError with the line of what cannot be read."""
+    """Return the baseline in a file. Raises UsageError with the line of what cannot be read."""
     try:
-        rows = path.read_text(encoding="utf-8").splitlines()
+        rows = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; `conformance baseline update RUN_DIR` writes it") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}") from None
+        raise UsageError(f"{path}: cannot be read: {error}") from None
     head = re.fullmatch(r"# baseline (\d+) (\S+) (\S+ \S+)", rows[0] if rows else "")
     if head is None:
-        raise StoreError(f"{path}:1: is no baseline; the first line is '# baseline {FORMAT} PROFILE LANE'")
+        raise UsageError(f"{path}:1: is no baseline; the first line is '# baseline {FORMAT} PROFILE LANE'")
     if int(head[1]) > FORMAT:
-        raise StoreError(f"{path}:1: format {head[1]} is newer than this harness knows; upgrade the harness")
+        raise UsageError(f"{path}:1: format {head[1]} is newer than this harness knows; upgrade the harness")
     lines: dict[str, Line] = {}
     for number, row in enumerate(rows[1:], start=2):
         if row and not row.startswith("#"):
             name, line = _parse(row, f"{path}:{number}")
             if name in lines:
-                raise StoreError(f"{path}:{number}: {name} is there twice; keep one line")
+                raise UsageError(f"{path}:{number}: {name} is there twice; keep one line")
             lines[name] = line
     return Baseline(head[2], head[3], lines)
 
@@ -93,11 +93,13 @@ def read(path: Path) -> Baseline:
 def _parse(row: str, place: str) -> tuple[str, Line]:
     cells = row.split("\t")
     if len(cells) != 4 or cells[1] not in KEPT:
-        raise StoreError(f"{place}: {row[:60]!r} is no line of a baseline (a conflict?); {COLUMNS[2:]}")
+        raise UsageError(f"{place}: {row[:60]!r} is no line of a baseline (a conflict?); {COLUMNS[2:]}")
     try:
         error = None if cells[3] == "-" else float(cells[3])
     except ValueError:
-        raise StoreError(f"{place}: {cells[3]!r} is no number; write '-' where there is none") from None
+        error = math.nan
+    if error is not None and not math.isfinite(error):  # no error is larger than NaN
+        raise UsageError(f"{place}: {cells[3]!r} is no number; write '-' where there is none")
     return cells[0], Line(Status(cells[1]), cells[2], error)
 
 
