@@ -222,3 +222,10 @@ def _masked(chance: random.Random, reaction: str) -> str:
     places = [match.start() for match in re.finditer(r"(?<![\[\w])[CNOcn](?![\w\]])", reaction)]
     place = chance.choice(places)
     return f"{reaction[:place]}[MASK]{reaction[place + 1 :]}"
+
+
+def last_linear(subject: Subject) -> tuple[int, int]:
+    """Shape of the second operand of the product that the last linear layer of the last block makes."""
+    linears = [one for one in subject.reference_model.modules() if isinstance(one, nn.Linear)]
+    last = linears[-2] if subject.case.task is Task.CAUSAL_LM else linears[-1]
+    return (last.in_features, last.out_features)
