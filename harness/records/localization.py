@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from harness.records.base import OpState, Record
 from harness.records.comparison import PairNumbers
@@ -37,11 +39,34 @@ class ModuleError(Record):
     mismatch: str | None = None
     """Structural difference; nothing numeric was compared then."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        """Module and part follow from the name where they are not given."""
+        if not isinstance(data, dict) or "name" not in data:
+            return data
+        return {**dict(zip(("module", "part"), _from_name(data["name"]), strict=True)), **data}
+
+    @model_serializer(mode="wrap")
+    def _short(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What says nothing is not written: a model has a thousand of these."""
+        data: dict[str, Any] = handler(self)
+        implied = dict(zip(("module", "part"), _from_name(self.name), strict=True))
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        defaults["shape"] = type(data["shape"])()
+        return {name: value for name, value in data.items() if value != implied.get(name, defaults[name])}
+
     def ratio(self, floor: float) -> float | None:
         """Return the candidate's error in units of the control's and the format's, added in quadrature."""
         if self.relative_l2 is None or self.control is None:
             return None
         return self.relative_l2 / math.hypot(self.control, floor)
+
+
+def _from_name(name: str) -> tuple[str, str]:
+    """Module and part that a stretch's name says; the model itself has a name and no path."""
+    module, found, _ = name.partition(" (")
+    return module, "between" if found else "module"
 
 
 class ModuleEvidence(Record):
