@@ -199,7 +199,7 @@ def varied(subject: Subject, seed: int) -> Subject:
     if task is Task.CAUSAL_LM:
         texts: tuple[str, ...] = (_window(chance, chance.choice((9, 17, 30, 48, 70))),)
     elif inputs.tokenizer == "smiles":
-        texts = tuple(chance.sample(REACTIONS, chance.choice((1, 2, 3))))
+        texts = tuple(_reaction(chance) for _ in range(chance.choice((1, 2, 3))))
         if task is Task.MASKED_LM:
             texts = tuple(_masked(chance, text) for text in texts)
     else:
@@ -215,6 +215,12 @@ def _window(chance: random.Random, words: int) -> str:
     text = re.sub(r"\s+", " ", (ROOT / "LICENSE").read_text()).strip().split(" ")
     start = chance.randrange(len(text) - words)
     return " ".join(text[start : start + words])
+
+
+def _reaction(chance: random.Random) -> str:
+    """Molecules of the reactions above in new company: sense is not asked for, only other inputs."""
+    molecules = sorted({one for text in REACTIONS for one in text.replace(">>", ".").split(".") if "[" not in one})
+    return f"{'.'.join(chance.sample(molecules, chance.choice((2, 3, 4))))}>>{chance.choice(molecules)}"
 
 
 def _masked(chance: random.Random, reaction: str) -> str:
