@@ -37,7 +37,7 @@ def find_first_wrong(mark: Marker, request: str) -> LocalizeDone:
     place = torch.device("cpu") if drilled(mark, "cpu") else target.device()
     candidate = candidate.to(place)
     scale(mark, candidate)
-    mark(Stage.COMPARE)
+    mark(Stage.RUN)  # the longest of the limits: a search runs the model several times
     formats = (number_format(case, place), case.dtype.value)
     noise = compare.number_format(formats[1]).noise
     short = question.shorter()

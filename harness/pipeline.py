@@ -74,6 +74,8 @@ class Settings:
     selection: str = ""
     localize_seconds: float = 300.0
     """Time to find out where a failed case first goes wrong; 0 for none."""
+    localize_total: float = 3600.0
+    """Time that a run may spend on that in all: later failures go without."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values that must not be written anywhere: tokens of this environment."""
 
@@ -115,6 +117,7 @@ class Pipeline:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._checkpoints: dict[str, Checkpoint | CheckpointError] = {}
         self._refreshed: set[str] = set()
+        self._left_to_localize = settings.localize_total
 
     def plan(self) -> tuple[Case, ...]:
         """All cases of the profile, before any selection."""
@@ -164,9 +167,15 @@ class Pipeline:
 
     def _explained(self, progress: _Progress, result: CaseResult) -> CaseResult:
         """A failure with its localisation, where the time suffices and the search ends."""
-        if progress.checkpoint is None or result.outcome.kind not in LOCALIZED or not self.settings.localize_seconds:
+        if progress.checkpoint is None or result.outcome.kind not in LOCALIZED:
             return result
-        ended = self._first_wrong(progress, self.settings.localize_seconds, None)
+        with self._locks["localization"]:
+            seconds = min(self.settings.localize_seconds, self._left_to_localize)
+        if seconds <= 0:
+            return result
+        ended = self._first_wrong(progress, seconds, None)
+        with self._locks["localization"]:
+            self._left_to_localize -= ended.total_seconds
         if ended.value is None:
             return result
         found = LocalizeDone.model_validate_json(ended.value).localization

@@ -83,7 +83,8 @@ def first_wrong(
             return Search(answer(text, cause=Cause.WEIGHTS, parameter=parameter))
         inspection = Inspection(device.place, floor, limit)
         at = Inspect(first.module, first.call, inspection)
-        modules(reference, candidate, forward, compare, floor=floor, inspect=at)
+        left = max(seconds / 10, seconds - (time.monotonic() - began))
+        modules(reference, candidate, forward, compare, floor=floor, seconds=left, inspect=at)
         if inspection.first is None:
             text = f"{_where(first, floor)}; each of the {inspection.checked} ops that the CPU can check is right alone"
             return Search(answer(text, cause=Cause.UNKNOWN))
