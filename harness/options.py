@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 from datetime import UTC, datetime
@@ -17,10 +18,22 @@ from harness.errors import UsageError
 from harness.isolate import SECRET_NAME, STALL_SECONDS
 from harness.pipeline import Settings
 from harness.records import Drill, OutcomeKind, Stage
-from harness.store import new_run_id
+from harness.report import refuse_foreign
+from harness.store import RUN_FILE, new_run_id
 
 SHORTEST_SECRET = 8
 """Characters; what is shorter would be found in innocent texts."""
+
+
+_ARGUMENTS = {
+    "exit": r"[0-9]{0,3}",
+    "allocate": r"[0-9]+",
+    "flood": r"[0-9]+",
+    "connect": r".+/[0-9]+",
+    "grandchild": r".+",
+    "scale": r".+\*-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?",
+}
+"""Arguments of drills; a wrong one would show as a failure of the device, and the drill as a success."""
 
 
 def add_options(group: Any) -> None:
@@ -77,10 +90,11 @@ def settings_from(config: pytest.Config) -> Settings:
     workers = default_workers() if option.workers is None else option.workers
     if workers < 1:
         raise UsageError(f"--workers {workers}: at least one worker is needed")
-    if option.retries < 0 or option.stall <= 0:
+    if option.retries < 0 or not option.stall > 0:
         raise UsageError("--retries takes 0 or more, --stall more than 0 seconds")
-    if option.memory is not None and not option.memory > 0:
+    if option.memory is not None and not 0 < option.memory < math.inf:
         raise UsageError(f"--memory {option.memory}: give a number of GiB above 0")
+    _refuse_places(option)
     cores = environment.cores()
     directory = Path(option.run_dir) if option.run_dir else _new_run_directory()
     return Settings(
@@ -100,6 +114,23 @@ def settings_from(config: pytest.Config) -> Settings:
         selection=_as_typed(option),
         secrets=secrets(),
     )
+
+
+def _refuse_places(option: Any) -> None:
+    """Raise UsageError for files and folders that would be found wrong only after hours of work, or never."""
+    if option.resume and not option.run_dir:
+        raise UsageError("--resume goes on with the run in --run-dir; name it")
+    for name, value in (("run-dir", option.run_dir), ("cache", option.cache), ("report", option.report)):
+        if value and Path(value).exists() and not Path(value).is_dir():
+            raise UsageError(f"--{name} {value}: is a file; name a folder")
+    if option.run_dir and Path(option.run_dir).is_dir():
+        there = {path.name for path in Path(option.run_dir).iterdir()}
+        if there - {"logs"} and RUN_FILE not in there:
+            raise UsageError(f"--run-dir {option.run_dir}: is not empty and holds no run; name another folder")
+    if option.report:
+        refuse_foreign(Path(option.report))
+    if option.balance_by and not Path(option.balance_by).is_file():
+        raise UsageError(f"--balance-by {option.balance_by}: no such file; without it shards split in another way")
 
 
 def secrets() -> tuple[str, ...]:
@@ -137,6 +168,9 @@ def parse_drill(text: str) -> Drill:
     if len(parts) != 3 or parts[1] not in set(Stage):
         raise UsageError(f"--drill {text!r}: expected GLOB:STAGE:ACTION with a stage of {stages}")
     action, _, argument = parts[2].partition("=")
+    form = _ARGUMENTS.get(action)
+    if form is not None and not re.fullmatch(form, argument):
+        raise UsageError(f"--drill {text!r}: {action} takes an argument of the form {form}, not {argument!r}")
     try:
         return Drill(case=parts[0], stage=Stage(parts[1]), action=action, argument=argument, attempts=attempts)
     except ValueError as error:

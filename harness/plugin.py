@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +75,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("case_outcome", cases, ids=[case.id for case in cases], indirect=True)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Note that the selection was understood: pytest finishes a collection also when -k could not be read."""
+    control = config.stash.get(RUN, None)
+    if control is not None:
+        control.selection_understood = True
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The selected items are the plan: write it and start."""
     control = session.config.stash.get(RUN, None)
-    if control is None or session.config.option.collectonly:
+    if control is None or session.config.option.collectonly or not control.selection_understood:
         return
-    cases = [item.callspec.params["case_outcome"] for item in session.items if hasattr(item, "callspec")]
+    params = [item.callspec.params["case_outcome"] for item in session.items if hasattr(item, "callspec")]
     try:
-        control.start(tuple(cases))
+        control.start(tuple(case for case in params if isinstance(case, Case)))  # else the mark of an empty set
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
     except HarnessError as error:
         pytest.exit(str(error), returncode=error.exit_status)
+    except OSError as error:
+        raise pytest.UsageError(f"--run-dir {control.settings.run_directory}: {error}; name another folder") from error
 
 
 @pytest.fixture
@@ -225,6 +236,7 @@ class RunControl:
         """Why nothing more can be written."""
         self._verbose_stages = config.option.verbose > 1
         self.selected = self._select()
+        self.selection_understood = False
 
     def _select(self) -> tuple[Case, ...]:
         option = self.options
@@ -236,6 +248,10 @@ class RunControl:
             modes=tuple(option.mode),
             dtypes=tuple(option.dtype),
         )
+        ids = [case.id for case in cases] + [f"probe/{case.target}" for case in cases]
+        for drill in self.settings.drills:
+            if not any(fnmatchcase(name, drill.case) for name in ids):
+                raise UsageError(f"--drill '{drill}': no selected case matches {drill.case!r}; it would prove nothing")
         if option.shard:
             index, count = matrix.parse_shard(option.shard)
             # From a named file alone, never from this machine's own record: all machines have to split alike.

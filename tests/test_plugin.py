@@ -120,6 +120,10 @@ def test_collect_only_writes_nothing(site: Site) -> None:
         (("--manifest", "none.yaml"), "none.yaml"),
         (("--profile", "moon"), "no profile is called 'moon' in what is planned"),
         (("--bogus",), "unrecognized arguments: --bogus"),
+        (("--modle", "a"), "conformance: no such option: --modle; did you mean --mode?"),
+        (("-k", "(("), "Wrong expression passed to '-k': ((:"),
+        (("--shard", "9/9"), "the selection plans no case; 'conformance list' shows what there is"),
+        (("--drill", "zzz:run:raise"), "--drill 'zzz:run:raise': no selected case matches 'zzz'; it would prove noth"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

@@ -6,7 +6,7 @@ from harness.report.junit import junit
 from harness.report.markdown import markdown_summary
 from harness.report.rows import CaseRow, rows
 from harness.report.serve import SiteServer, serve
-from harness.report.site import render
+from harness.report.site import refuse_foreign, render
 from harness.report.tables import csv_table, json_table, parquet_table
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "junit",
     "markdown_summary",
     "parquet_table",
+    "refuse_foreign",
     "render",
     "rows",
     "serve",

@@ -41,7 +41,7 @@ def render(
     may be digests. `changes` are the history's labels; without them statuses alone are compared. Without
     a run the site says that there is none. Raises UsageError when `out` holds anything but a report.
     """
-    _refuse_foreign(out)
+    refuse_foreign(out)
     ordered = sorted(runs, key=lambda one: one.run_id)
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -54,11 +54,12 @@ def render(
     return facts
 
 
-def _refuse_foreign(out: Path) -> None:
+def refuse_foreign(out: Path) -> None:
+    """Raise UsageError for a place that no report may replace."""
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: is a file; choose a folder with --out")
+        raise UsageError(f"{out}: is a file; choose a folder for the report")
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
-        raise UsageError(f"{out}: is not empty and holds no report; choose another folder with --out")
+        raise UsageError(f"{out}: is not empty and holds no report; choose another folder for it")
 
 
 def _swap(staging: Path, out: Path) -> None:
