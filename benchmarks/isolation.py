@@ -132,18 +132,18 @@ def forwards(case: Case, checkpoint: Checkpoint) -> Iterator[None]:
     from harness import subject, targets
     from harness.records import Mode
 
-    question = subject._question(case, checkpoint)
-    model = subject._load(checkpoint, question.workload, case.dtype).model
+    question = subject.question_of(case, checkpoint)
+    model = subject.load(checkpoint, question.workload, case.dtype).model
     target = targets.get(case.target)
     model = model.to(target.device())
     call: Callable[..., Any] = model
     forced = None
     if case.mode is Mode.COMPILED:
         call = target.compile(model)
-        forced = subject._run(question, model, call, forced).get(subject.FORCED)
+        forced = subject.run(question, model, call, forced).get(subject.FORCED)
         yield
     with torch.no_grad():
-        subject._run(question, model, call, forced)
+        subject.run(question, model, call, forced)
     yield
 
 
