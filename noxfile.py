@@ -40,7 +40,7 @@ def report(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Test the two packages."""
     install(session, "tests")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session
