@@ -58,9 +58,14 @@ def _hub() -> Finding:
     """Whether the Hub answers. A run without it still has its wheel and folder rows."""
     if os.environ.get("HF_HUB_OFFLINE", "") in ("1", "ON", "YES", "TRUE"):
         return Finding(name="hub", usable=True, text="offline by HF_HUB_OFFLINE; hub rows need a warm cache")
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    host = endpoint.hostname or ""
-    port = endpoint.port or (443 if endpoint.scheme == "https" else 80)
+    written = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        endpoint = urlsplit(written)
+        host, port = endpoint.hostname or "", endpoint.port or (443 if endpoint.scheme == "https" else 80)
+    except ValueError as error:
+        return Finding(
+            name="hub", usable=False, text=f"HF_ENDPOINT is {written!r}: {error}; set it to a URL or unset it"
+        )
     try:
         with socket.create_connection((host, port), timeout=3):
             return Finding(name="hub", usable=True, text=f"{host} answers")
@@ -73,6 +78,8 @@ def _cache() -> Finding:
     path = default_cache()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     free = shutil.disk_usage(existing).free
+    if not existing.is_dir():
+        return Finding(name="cache", usable=False, text=f"{existing} is no folder; set CONFORMANCE_CACHE to one")
     writable = os.access(existing, os.W_OK)
     if not writable:
         return Finding(name="cache", usable=False, text=f"{path} is not writable; set CONFORMANCE_CACHE")

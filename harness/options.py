@@ -120,7 +120,11 @@ def _refuse_places(option: Any) -> None:
     """Raise UsageError for files and folders that would be found wrong only after hours of work, or never."""
     if option.resume and not option.run_dir:
         raise UsageError("--resume goes on with the run in --run-dir; name it")
-    for name, value in (("run-dir", option.run_dir), ("cache", option.cache), ("report", option.report)):
+    for name, value in (
+        ("run-dir", option.run_dir),
+        ("cache", option.cache or default_cache()),
+        ("report", option.report),
+    ):
         if value and Path(value).exists() and not Path(value).is_dir():
             raise UsageError(f"--{name} {value}: is a file; name a folder")
     if option.run_dir and Path(option.run_dir).is_dir():

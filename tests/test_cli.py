@@ -163,3 +163,33 @@ def test_diff_of_a_run_that_lost_a_case(ask: Ask, tmp_path: Path) -> None:
     write_run(tmp_path / "after", {"tiny": Status.PASS, "other": Status.FAIL}, night=1)
     assert ask("diff", "before", "before").status == 0
     assert ask("diff", "before", "after").status == 1
+
+
+def test_a_manifest_that_lies_above_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    said = "conformance: models.yaml:1: models.yaml does not exist; there is ../models.yaml, name that\n"
+    assert ask("check") == (2, "", said)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "CONFORMANCE_CACHE",
+            "models.yaml",
+            "MEND  cache          models.yaml is no folder; set CONFORMANCE_CACHE to one",
+        ),
+        (
+            "HF_ENDPOINT",
+            "http://hub:port",
+            "MEND  hub            HF_ENDPOINT is 'http://hub:port': Port could not be cast",
+        ),
+    ],
+)
+def test_env_says_what_to_mend(ask: Ask, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1" if variable == "CONFORMANCE_CACHE" else "0")
+    monkeypatch.setenv(variable, value)
+    status, out, _ = ask("env")
+    assert status == 1
+    assert said in out

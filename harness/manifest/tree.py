@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -119,7 +120,10 @@ def _read_text(path: Path, file: str) -> str:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ManifestError([f"{file}:1: {path} does not exist; name a file that does, or create it"]) from None
+        above = (folder / file for folder in path.absolute().parent.parents)
+        there = next((os.path.relpath(other) for other in above if other.is_file()), None)
+        remedy = f"there is {there}, name that" if there else "name a file that does, or create it"
+        raise ManifestError([f"{file}:1: {path} does not exist; {remedy}"]) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ManifestError([f"{file}:1: {str(path)!r} cannot be read: {why}"]) from None
