@@ -11,7 +11,7 @@ import pytest
 
 HARNESS = Path(__file__).parent.parent / "harness"
 
-JOINTS = {"pipeline", "processes", "subject", "apart", "investigate", "search", "nightly"} | {
+JOINTS = {"pipeline", "control", "processes", "subject", "apart", "investigate", "search", "nightly"} | {
     *(
         "ci",
         "jobs",
