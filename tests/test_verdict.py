@@ -355,7 +355,10 @@ def test_an_expected_failure_is_xfail_and_a_pass_is_xpass():
     wrong = verdict(reference, reference + error, expectation=expected("outside_rule"))
     assert wrong.status is Status.XFAIL
     assert wrong.sentence.endswith("(expected: known defect of softmax)")
-    right = verdict(reference, reference.half(), expectation=expected("outside_rule"))
+    right = verdict(reference, reference.half(), expectation=expected("outside_rule"), expectation_at="models.yaml:14")
+    assert right.sentence.startswith(
+        "passes although outside_rule is expected, remove the entry at models.yaml:14 (known defect of softmax): "
+    )
     assert (right.status, right.stale_expectation) == (
         Status.XPASS,
         "outside_rule: known defect of softmax",

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import parent_process
 
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, HarnessError
 from harness.isolate.drill import strike
 from harness.isolate.network import refuse_network
 from harness.isolate.text import clip
@@ -122,6 +122,8 @@ def _kind(error: BaseException, text: str, stage: Stage | None) -> OutcomeKind:
     names = {base.__name__ for base in type(error).__mro__}
     if isinstance(error, CheckpointError):
         return OutcomeKind(error.kind)
+    if isinstance(error, HarnessError):  # a target or a drill that cannot be: nothing is learnt about the device
+        return OutcomeKind.HARNESS_FAULT
     if (isinstance(error, OSError) and error.errno in NO_DISK) or "No space left on device" in text:
         return OutcomeKind.UNAVAILABLE
     if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate" in text:

@@ -19,11 +19,14 @@ def apply_expectation(case: Case, outcome: Outcome, verdict: Verdict, today: dat
     if expectation.expires is not None and today >= expectation.expires:
         sentence = (
             f"the expectation of {expectation.outcome} expired on {expectation.expires}: renew or remove it "
-            f"({expectation.reason}); now {verdict.status}: {verdict.sentence}"
+            f"{_at(case)}({expectation.reason}); now {verdict.status}: {verdict.sentence}"
         )
         return _changed(verdict, Status.ERROR, sentence)
     if verdict.status is Status.PASS:
-        sentence = f"passes although {expectation.outcome} is expected: {verdict.sentence}"
+        sentence = (
+            f"passes although {expectation.outcome} is expected, remove the entry {_at(case)}"
+            f"({expectation.reason}): {verdict.sentence}"
+        )
         return _changed(verdict, Status.XPASS, sentence, stale=_entry(expectation))
     observed = "outside_rule" if outcome.kind is OutcomeKind.COMPLETED else outcome.kind
     if observed == expectation.outcome:
@@ -34,6 +37,10 @@ def apply_expectation(case: Case, outcome: Outcome, verdict: Verdict, today: dat
 
 def _changed(verdict: Verdict, status: Status, sentence: str, stale: str | None = None) -> Verdict:
     return verdict.model_copy(update={"status": status, "sentence": sentence, "stale_expectation": stale})
+
+
+def _at(case: Case) -> str:
+    return f"at {case.expectation_at} " if case.expectation_at else ""
 
 
 def _entry(expectation: Expectation) -> str:
