@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import ci, over_time
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, ManifestError, UsageError
 
 app = typer.Typer(
     name="conformance",
@@ -58,6 +58,8 @@ def main() -> NoReturn:
     """
     try:
         app()
+    except ManifestError as error:
+        _end(str(error), error.exit_status, "")  # a line per problem, each begins with its file and line
     except HarnessError as error:
         _end(str(error), error.exit_status)
     except OSError as error:
@@ -71,8 +73,8 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _end(sentence: str, status: int) -> NoReturn:
-    print(f"conformance: {sentence}", file=sys.stderr)  # noqa: T201
+def _end(sentence: str, status: int, prefix: str = "conformance: ") -> NoReturn:
+    print(f"{prefix}{sentence}", file=sys.stderr)  # noqa: T201
     sys.exit(status)
 
 

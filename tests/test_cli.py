@@ -66,7 +66,7 @@ def test_check_names_file_line_and_remedy(ask: Ask) -> None:
     Path("models.yaml").write_text(ROW.replace("licence", "licnce"))
     status, out, err = ask("check")
     assert (status, out) == (2, "")
-    assert err.startswith("conformance: models.yaml:8: unknown key 'licnce' in models.tiny; did you mean 'licence'?")
+    assert err.startswith("models.yaml:8: unknown key 'licnce' in models.tiny; did you mean 'licence'?")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,8 @@ def test_input_that_cannot_be_meant(ask: Ask, run: Path, words: list[str], said:
     Path("nan.tsv").write_text("# baseline 1 nightly x86_64 emulator\nc\tPASS\t-\tnan\n")
     status, _, err = ask(*words)
     assert (status, err.count("\n")) == (2, 1), err
-    assert err.startswith(f"conformance: {said}")
+    assert err.removeprefix("conformance: ").startswith(said)
+    assert err.startswith("conformance: ") or said.startswith("no.yaml:1:")
     assert Path("full/mine").read_text() == "kept"
     assert Path("models.yaml").read_text() == ROW
 
@@ -168,7 +169,7 @@ def test_diff_of_a_run_that_lost_a_case(ask: Ask, tmp_path: Path) -> None:
 def test_a_manifest_that_lies_above_is_named(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("below").mkdir()
     monkeypatch.chdir("below")
-    said = "conformance: models.yaml:1: models.yaml does not exist; there is ../models.yaml, name that\n"
+    said = "models.yaml:1: models.yaml does not exist; there is ../models.yaml, name that\n"
     assert ask("check") == (2, "", said)
 
 
