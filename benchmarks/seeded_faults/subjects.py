@@ -225,7 +225,7 @@ def _reaction(chance: random.Random) -> str:
 
 def _masked(chance: random.Random, reaction: str) -> str:
     """A reaction with one atom masked."""
-    places = [match.start() for match in re.finditer(r"[CNO](?![a-z@H\]])", reaction)]
+    places = [match.start() for match in re.finditer(r"[CNO](?![a-z@H\]])|c(?=[c(\d])", reaction)]
     place = chance.choice(places)
     return f"{reaction[:place]}[MASK]{reaction[place + 1 :]}"
 
