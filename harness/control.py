@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, matrix, pipeline, store
+from harness import environment, matrix, nightly, pipeline, store
 from harness.errors import HarnessError, StoreError, UsageError
 from harness.executors import Job, LocalPool, read_durations, record_durations
 from harness.ledger import Ledger
@@ -188,7 +188,7 @@ class RunControl:
             self.exit_status = self._broken.exit_status
             self.writer.close()
         if self.options.report and self.run.finished:
-            pipeline.publish([self.settings.run_directory], Path(self.options.report))
+            nightly.publish([self.settings.run_directory], Path(self.options.report))
 
     def _complete(self, interrupted: bool) -> None:
         """Give every planned case a result and write the totals; nothing of it once the store is broken."""
@@ -199,7 +199,8 @@ class RunControl:
             return
         for case in self.run.plan:
             if case.id not in self._results:
-                error = self._pool.failure(case.id)
+                # What is in flight at an interruption is ended by us: no fault, and a resumed run tries it again.
+                error = None if interrupted else self._pool.failure(case.id)
                 self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
         ends = ((kept.status, kept.kind) for kept in self._results.values())
         self.exit_status = 130 if interrupted else exit_status(ends, self._allowed())

@@ -164,6 +164,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Finish the run's files, whatever ended the session, and set the exit status of the contract."""
     control = session.config.stash.get(RUN, None)
     if control is None or control.writer is None:
+        if exitstatus == pytest.ExitCode.INTERRUPTED:  # by the user; pytest calls errors while collecting so, too
+            session.exitstatus = 3 if session.testsfailed else 130
         return
     control.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
     session.exitstatus = 3 if exitstatus == pytest.ExitCode.INTERNAL_ERROR else control.exit_status

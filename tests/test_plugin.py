@@ -184,6 +184,17 @@ def test_an_interrupted_run_keeps_what_has_finished(site: Site, number: signal.S
     assert (stored.run.exit_status, stored.missing, stored.problems) == (130, (), ())
 
 
+def test_an_interruption_while_workers_start_is_no_fault(site: Site) -> None:
+    process = site.start("early", "-k", "a/causal or b/causal")
+    until = time.monotonic() + 60
+    while not (site.path / "early" / "run.json").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the fork server is in the same group
+    finished = site.finish("early", process)
+    assert finished.exit_status == 130
+    assert {told.split()[1] for told in finished.told.values()} == {"cancelled"}
+
+
 def test_a_killed_run_resumes_and_repeats_what_was_in_flight(site: Site) -> None:
     process, processes = start_one_that_hangs(site, "killed")
     assert len(processes) >= 3, "the controller, its fork server, a case"

@@ -237,6 +237,7 @@ def test_a_newer_schema_is_refused_by_name(tmp_path: Path) -> None:
         (b"", "not JSON"),
         (b'{"schema_version": 1, "run_id"', "not JSON"),
         (b"[1, 2]", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"\xff\xfe\x00", "not JSON"),
         (b"{}", "no schema_version"),
         (b'{"schema_version": "1"}', "no schema_version"),

@@ -78,7 +78,7 @@ class Server:
     def _launch(self) -> None:
         self._kill()
         self._context.set_forkserver_preload([PRELOAD])
-        with _environment():
+        with _environment(), _deaf_to_ctrl_c():
             neutralise_main()
             forkserver.ensure_running()
         self._canary()
@@ -148,6 +148,17 @@ def neutralise_main() -> None:
     main = sys.modules["__main__"]
     if getattr(main, "__spec__", None) is None:
         main.__spec__ = ModuleSpec("harness.__main__", None)
+
+
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started here never sees the terminal's Ctrl-C, which is for the controller: a server that dies
+    of it while it preloads would make a fault of the harness out of an interruption."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

@@ -63,7 +63,7 @@ def read_plan(directory: Path) -> Run:
     try:
         data: dict[str, Any] = json.loads(path.read_bytes())
         version = data.get("schema_version")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise StoreError(f"{path}: not JSON ({error}). The file is damaged; restore or remove the run.") from error
     if not isinstance(version, int):
         raise StoreError(f"{path}: no schema_version. It was not written by this harness.")
