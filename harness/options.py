@@ -16,9 +16,9 @@ import pytest
 from harness import environment
 from harness.errors import UsageError
 from harness.isolate import SECRET_NAME, STALL_SECONDS
-from harness.pipeline import Settings
 from harness.records import Drill, OutcomeKind, Stage
 from harness.report import refuse_foreign
+from harness.settings import Settings
 from harness.store import RUN_FILE, new_run_id
 
 SHORTEST_SECRET = 8

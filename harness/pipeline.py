@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import checkpoints, environment, manifest, matrix, report, store, verdict
+from harness import checkpoints, environment, manifest, matrix, verdict
 from harness.checkpoints.scrub import scrub
 from harness.errors import CheckpointError, UsageError
-from harness.isolate import NO_DISK, STALL_SECONDS, Ended
+from harness.isolate import NO_DISK, Ended
 from harness.processes import Kind, Processes, ended_differently
 from harness.records import (
     Attempt,
@@ -24,7 +24,6 @@ from harness.records import (
     CaseResult,
     Checkpoint,
     Comparison,
-    Drill,
     Dtype,
     LocalizeDone,
     LocalizeWork,
@@ -42,6 +41,7 @@ from harness.records import (
     Status,
 )
 from harness.references import ReferenceStore, key, provenance
+from harness.settings import Settings
 
 LOCALIZED = {
     OutcomeKind.COMPLETED,
@@ -51,33 +51,6 @@ LOCALIZED = {
     OutcomeKind.DEVICE_ERROR,
 }
 """Failures that a second, slower look can explain: the process has to live."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run is carried out; what is tested is the manifest's business."""
-
-    manifest_path: Path
-    cache: Path
-    run_directory: Path
-    profile: str | None = None
-    workers: int = 1
-    threads: int = 1
-    offline: bool = False
-    refresh_reference: bool = False
-    drills: tuple[Drill, ...] = ()
-    memory_limit: int | None = None
-    """Host bytes that the run may use; None: all there is."""
-    retries: int = 1
-    """How often a case is tried again that died in a way that chance can explain."""
-    stall: float = STALL_SECONDS
-    selection: str = ""
-    localize_seconds: float = 300.0
-    """Time to find out where a failed case first goes wrong; 0 for none."""
-    localize_total: float = 3600.0
-    """Time that a run may spend on that in all: later failures go without."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values that must not be written anywhere: tokens of this environment."""
 
 
 @dataclass
@@ -429,11 +402,3 @@ def _reference_failed(outcome: Outcome) -> Outcome:
         return outcome
     message = f"the CPU reference could not be made: {outcome.message}"
     return outcome.model_copy(update={"kind": OutcomeKind.INVALID_REFERENCE, "message": message})
-
-
-def publish(directories: list[Path], out: Path) -> None:
-    """Render run directories as a static site with its machine-readable renderings."""
-    runs = [store.read_run(directory) for directory in directories]
-    report.render(
-        [report.ReportRun(run=r.run, results=r.results, directory=r.directory, problems=r.problems) for r in runs], out
-    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import psutil
 
 from harness import matrix
 from harness.isolate import RETRIED, DeviceHealth, Ended, Isolator, Limits
 from harness.records import Attempt, Case, Drill, Outcome, OutcomeKind, Stage
-
-if TYPE_CHECKING:
-    from harness.pipeline import Settings
+from harness.settings import Settings
 
 Kind = Literal["reference", "candidate", "localization"]
 

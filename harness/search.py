@@ -10,8 +10,9 @@ from pathlib import Path
 from harness import environment, manifest, matrix, store
 from harness.errors import UsageError
 from harness.options import default_cache, parse_drill
-from harness.pipeline import Pipeline, Settings
+from harness.pipeline import Pipeline
 from harness.records import Case, Localization, LocalizeDone
+from harness.settings import Settings
 
 WORST = 8
 """Stretches that the text lists beside the first wrong one."""

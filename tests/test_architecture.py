@@ -11,20 +11,27 @@ import pytest
 
 HARNESS = Path(__file__).parent.parent / "harness"
 
-JOINTS = {"pipeline", "control", "processes", "subject", "apart", "investigate", "search", "nightly"} | {
-    *(
-        "ci",
-        "jobs",
-        "upstream",
-        "combinations",
-        "over_time",
-        "plugin",
-        "options",
-        "cli",
-        "diagnosis",
-        "__main__",
-        "suite",
-    ),
+JOINTS = {
+    "__main__",
+    "apart",
+    "ci",
+    "cli",
+    "combinations",
+    "control",
+    "diagnosis",
+    "investigate",
+    "jobs",
+    "nightly",
+    "options",
+    "over_time",
+    "pipeline",
+    "plugin",
+    "processes",
+    "search",
+    "settings",
+    "subject",
+    "suite",
+    "upstream",
 }
 """Modules that may name several stages: they join them or speak to the user."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.options import add_options, settings_from
-from harness.pipeline import Settings
+from harness.settings import Settings
 
 
 def settings(*words: str) -> Settings:

@@ -177,8 +177,10 @@ def test_an_interrupted_run_keeps_what_has_finished(site: Site, number: signal.S
     os.kill(process.pid, number)
     finished = site.finish(name, process)
     assert finished.exit_status == 130
-    assert finished.told == {"a": "PASS completed compare", "b": "NOTRUN cancelled run", "c": "NOTRUN cancelled"}
-    assert time.monotonic() - began < 30
+    assert finished.told["a"] == "PASS completed compare"
+    assert finished.told["b"].startswith("NOTRUN cancelled ")  # in whatever stage it had come to
+    assert finished.told["c"] == "NOTRUN cancelled"
+    assert time.monotonic() - began < 60
     assert wait_until_gone(processes, 10) == []
     stored = finished.stored
     assert (stored.run.exit_status, stored.missing, stored.problems) == (130, (), ())

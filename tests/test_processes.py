@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from harness.options import parse_drill
-from harness.pipeline import Settings
 from harness.processes import Processes, ended_differently
 from harness.records import Attempt, Outcome, OutcomeKind, Stage
+from harness.settings import Settings
 from tests.test_store import case
 
 GIB = 1 << 30
