@@ -120,6 +120,12 @@ def misses(measured: Measured) -> list[str]:
     ] or ["None."]
 
 
+def false_alarms(measured: Measured) -> list[str]:
+    """Clean comparisons that this harness called wrong."""
+    lines = [line for line in measured.clean if line["scores"][OURS][1]]
+    return [f"- `{line['key']}`: {line['sentence']}" for line in lines] or ["None."]
+
+
 def page(measured: Measured) -> str:
     """The page."""
     right, modules, named, ops = located(measured.faults)
@@ -142,7 +148,7 @@ def page(measured: Measured) -> str:
         "",
         f"Models: {', '.join(models)}. Clean comparisons in {' and '.join(dtypes)}, on one and two threads, each "
         f"with a prompt, batch and length of its own. {len(measured.others)} seeded faults changed nothing beyond "
-        f"rounding (or never acted, as a bias of keys that softmax cancels) and count nowhere; "
+        f"rounding (or found nothing in the model to act on) and count nowhere; "
         f"{len(measured.raised)} raised an error, which every rule notices.",
         "",
         f"![ROC]({PLOT})",
@@ -152,6 +158,12 @@ def page(measured: Measured) -> str:
         "",
         "## Misses",
         *misses(measured),
+        "",
+        "The rule widens its limits where an output has few steps, since a single ratio is as much luck as error: "
+        "faults that act in one decode step alone can hide there.",
+        "",
+        "## False alarms",
+        *false_alarms(measured),
         "",
         "## Localisation",
         f"Of the detected faults, {right} of {modules} were traced to the module in which they act "
