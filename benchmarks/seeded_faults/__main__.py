@@ -20,7 +20,7 @@ SMALL = ("llama-licence", "granite-licence", "qwen3-licence", *ENCODERS)
 def main() -> None:
     """Run the study, or the part of it that is still missing."""
     parser = argparse.ArgumentParser("seeded_faults")
-    parser.add_argument("--out", type=Path, default=Path("reports/seeded-faults.jsonl"), help="measurements")
+    parser.add_argument("--out", type=Path, default=Path("reports/runs/seeded-faults.jsonl"), help="measurements")
     parser.add_argument("--freeze", action="store_true", help="freeze the verdict's limits as they are")
     parser.add_argument("--parts", default="clean,development,held-out,catalogue,compiled,tables")
     parser.add_argument("--clean", type=int, default=40, help="clean comparisons per small model in float16")

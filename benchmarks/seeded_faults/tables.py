@@ -268,6 +268,6 @@ rule and of the rules of peers. `nox -s seeded-faults` repeats it and writes thi
 TEXT_END = """\
 ## Again
 
-`nox -s seeded-faults` measures what `reports/seeded-faults.jsonl` lacks and writes this page; `-- --parts tables`
+`nox -s seeded-faults` measures what `reports/runs/seeded-faults.jsonl` lacks and writes this page; `-- --parts tables`
 only writes it. After a change of the verdict's limits: `-- --freeze`, with a new measurement file.
 """
