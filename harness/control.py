@@ -72,6 +72,13 @@ class RunControl:
         self.selected = self._select()
         self.selection_understood = False
 
+    def _refuse_idle_drills(self, cases: tuple[Case, ...]) -> None:
+        """A drill that strikes no process of this run would look like a fault that was survived."""
+        names = [name for case in cases for name in (case.id, f"reference/{case.id}", f"probe/{case.target}")]
+        for drill in self.settings.drills:
+            if not any(fnmatchcase(name, drill.case) for name in names):
+                raise UsageError(f"--drill '{drill}': no selected case matches {drill.case!r}; it would prove nothing")
+
     def _select(self) -> tuple[Case, ...]:
         option = self.options
         cases = matrix.select(
@@ -82,10 +89,7 @@ class RunControl:
             modes=tuple(option.mode),
             dtypes=tuple(option.dtype),
         )
-        ids = [case.id for case in cases] + [f"probe/{case.target}" for case in cases]
-        for drill in self.settings.drills:
-            if not any(fnmatchcase(name, drill.case) for name in ids):
-                raise UsageError(f"--drill '{drill}': no selected case matches {drill.case!r}; it would prove nothing")
+        self._refuse_idle_drills(cases)
         if option.shard:
             index, count = matrix.parse_shard(option.shard)
             # From a named file alone, never from this machine's own record: all machines have to split alike.
