@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -97,6 +98,11 @@ def bisect(
 
     if not len(package) == len(good) == len(bad):
         raise UsageError("give --package, --good and --bad equally often")
+    if above is not None and not (math.isfinite(above) and above > 0):
+        raise UsageError(f"--above {above}: a relative L2 error is a finite number above 0, for instance 0.01")
+    for folder in find_links or ():
+        if not Path(folder).is_dir():
+            raise UsageError(f"--find-links {folder}: no such folder; name one that holds wheels")
     links = tuple(word for folder in find_links or () for word in ("--find-links", folder))
     request = upstream.Request(
         path, out / matrix.slug(case), ("--no-index", *links) if links else (), probe, above, seconds, checks

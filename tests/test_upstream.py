@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -143,3 +144,17 @@ def test_what_a_result_says(status: Status, error: float | None, above: float | 
     comparison = Comparison(outputs=(OutputComparison(name="logits", shape=(2,), elements=2, candidate=numbers),))
     told = result("a", status, FIRST).model_copy(update={"comparison": comparison if error is not None else None})
     assert upstream.read(told, above).reading is reading
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--above", "nan"), "--above nan: a relative L2 error is a finite number above 0, for instance 0.01"),
+        (("--above", "-1"), "--above -1.0: a relative L2 error is a finite number above 0, for instance 0.01"),
+        (("--find-links", "nowhere"), "--find-links nowhere: no such folder; name one that holds wheels"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_an_index_is_asked(words: tuple[str, ...], sentence: str) -> None:
+    command = ["bisect", "a/case", "--package", "planted", "--good", "1.0", "--bad", "1.3", *words]
+    done = subprocess.run([sys.executable, "-m", "harness", *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"conformance: {sentence}\n")
