@@ -15,9 +15,6 @@ from harness.localize.companion import Boundary
 Pause = Callable[[Boundary], Any]
 """Is told of a boundary; returns the leaves to go on with, or None to keep them."""
 
-Compute = Callable[[str, nn.Module, tuple[Any, ...], dict[str, Any]], Any]
-"""Carries out a module without children in place of its own forward."""
-
 
 def is_leaf(module: nn.Module) -> bool:
     """Whether a module has no child: it runs as a whole."""
@@ -25,12 +22,12 @@ def is_leaf(module: nn.Module) -> bool:
 
 
 @contextmanager
-def watched(model: nn.Module, pause: Pause, compute: Compute | None = None) -> Iterator[None]:
+def watched(model: nn.Module, pause: Pause) -> Iterator[None]:
     """Let ``pause`` see the boundaries of every module of ``model`` while the context is open."""
     before = [(module, module.__dict__.get("forward")) for module in model.modules()]
     try:
         for path, module in model.named_modules():
-            module.forward = _wrapper(path, module, module.forward, pause, compute)
+            module.forward = _wrapper(path, module.forward, pause)
         yield
     finally:
         for module, own in before:
@@ -39,15 +36,10 @@ def watched(model: nn.Module, pause: Pause, compute: Compute | None = None) -> I
                 module.forward = own
 
 
-def _wrapper(
-    path: str, module: nn.Module, forward: Callable[..., Any], pause: Pause, compute: Compute | None
-) -> Callable[..., Any]:
-    leaf = is_leaf(module)
-
+def _wrapper(path: str, forward: Callable[..., Any], pause: Pause) -> Callable[..., Any]:
     def watched_forward(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _through(pause, path, "enter", (args, kwargs))
-        result = compute(path, module, args, kwargs) if compute is not None and leaf else forward(*args, **kwargs)
-        return _through(pause, path, "leave", result)
+        return _through(pause, path, "leave", forward(*args, **kwargs))
 
     return watched_forward
 

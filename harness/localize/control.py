@@ -3,54 +3,63 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
-
-from harness.localize.boundaries import Compute, is_leaf
+from torch.utils import _pytree as pytree
 
 
 def skeleton(reference: nn.Module, candidate: nn.Module) -> nn.Module:
-    """A copy of the reference with the candidate's dtypes.
-
-    Parameters of modules without children take no memory: such modules are carried out by `borrowed`.
-    """
+    """A copy of the reference with the candidate's dtypes, whose parameters take no memory of their own."""
     dtypes = _dtypes(candidate)
     memo: dict[int, Any] = {}
-    for path, module in reference.named_modules():
-        for name, parameter in module.named_parameters(path, recurse=False):
-            dtype = dtypes.get(name, parameter.dtype)
-            if is_leaf(module):
-                data = torch.empty((), dtype=dtype).expand(parameter.shape)
-            else:
-                data = parameter.detach().to(dtype)
-            memo.setdefault(id(parameter), nn.Parameter(data, requires_grad=False))
-        for name, buffer in module.named_buffers(path, recurse=False):
-            memo[id(buffer)] = buffer.detach().to(dtypes.get(name, buffer.dtype), copy=True)
+    for name, parameter in reference.named_parameters():
+        memo[id(parameter)] = Borrowed(parameter.detach(), dtypes.get(name, parameter.dtype))
+    for name, buffer in reference.named_buffers():
+        memo[id(buffer)] = buffer.detach().to(dtypes.get(name, buffer.dtype), copy=True)
     copied: nn.Module = copy.deepcopy(reference, memo)
     if hasattr(copied, "config") and hasattr(candidate, "config"):
         copied.config.dtype = candidate.config.dtype
     return copied
 
 
-def borrowed(reference: nn.Module, candidate: nn.Module) -> Compute:
-    """Carries out a childless module of the skeleton with the reference's weights, cast for this call."""
-    modules = dict(reference.named_modules())
-    dtypes = _dtypes(candidate)
+class Borrowed(torch.Tensor):
+    """A parameter of another model, cast anew for every op that reads it.
 
-    def compute(path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        weights = {
-            name: parameter.detach().to(dtypes.get(f"{path}.{name}" if path else name, parameter.dtype))
-            for name, parameter in modules[path].named_parameters(recurse=False)
-        }
-        watched_forward = module.__dict__.pop("forward")  # functional_call goes through the module's own forward
-        try:
-            return torch.func.functional_call(module, weights, args, kwargs)
-        finally:
-            module.forward = watched_forward
+    Whoever reads it gets its values: the module that holds it, or one that reaches for the weight of another.
+    """
 
-    return compute
+    _owner: torch.Tensor
+    _is_param: bool
+
+    @staticmethod
+    def __new__(cls: type[Borrowed], owner: torch.Tensor, dtype: torch.dtype) -> Borrowed:
+        """A stand-in for ``owner`` of shape and place as it has, in another dtype."""
+        made: Borrowed = torch.Tensor._make_wrapper_subclass(
+            cls, owner.shape, strides=owner.stride(), dtype=dtype, device=owner.device
+        )
+        made._owner = owner
+        made._is_param = True  # what nn.Parameter's isinstance asks for
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # declared without its classmethod
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[Any, Any] | None = None,
+    ) -> Any:
+        args, kwargs = pytree.tree_map_only(cls, cls.values, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def values(self) -> torch.Tensor:
+        """The owner's values in this dtype."""
+        return self._owner.to(self.dtype)
 
 
 def _dtypes(model: nn.Module) -> dict[str, torch.dtype]:

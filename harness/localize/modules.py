@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.localize.boundaries import is_leaf, watched
 from harness.localize.companion import Boundary, Companion
-from harness.localize.control import borrowed, skeleton
+from harness.localize.control import skeleton
 from harness.localize.geometry import clamped, like
 from harness.localize.numbers import numbers
 from harness.records import ModuleError, ModuleEvidence, OutputComparison
@@ -121,7 +121,7 @@ def modules(
     All sides run ``forward``. At each boundary of a module the candidate's and the control's tensors are
     compared with the reference's and then replaced by them (in the side's own dtype and layout), so an error
     counts where it is made and nowhere else. Nothing is kept: the sides stand at the same boundary, and the
-    control borrows the reference's weights one module at a time.
+    control borrows the reference's weights op by op.
 
     ``floor`` is the relative error that the control's format costs at least. After ``seconds`` the rest is
     left out, with a note. With ``inspect`` the walk ends when that module has been left.
@@ -129,8 +129,8 @@ def modules(
     walk = _Walk(compare, floor, None if seconds is None else time.monotonic() + seconds, inspect)
     began = time.monotonic()
     shadow = skeleton(reference, candidate)
-    oracle = Companion(lambda pause: _forward(reference, forward, pause, None))
-    control = Companion(lambda pause: _forward(shadow, forward, pause, borrowed(reference, candidate)))
+    oracle = Companion(lambda pause: _forward(reference, forward, pause))
+    control = Companion(lambda pause: _forward(shadow, forward, pause))
     skipped = None
     try:
         with torch.no_grad(), watched(candidate, walk.pause_for(candidate, oracle, control)):
@@ -151,8 +151,8 @@ def modules(
     return Taken(evidence, walk.worst())
 
 
-def _forward(model: nn.Module, forward: Forward, pause: Any, compute: Any) -> None:
-    with watched(model, pause, compute):
+def _forward(model: nn.Module, forward: Forward, pause: Any) -> None:
+    with watched(model, pause):
         forward(model)
 
 
