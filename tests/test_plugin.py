@@ -187,7 +187,9 @@ def test_an_interrupted_run_keeps_what_has_finished(site: Site, number: signal.S
 
 
 def test_an_interruption_while_workers_start_is_no_fault(site: Site) -> None:
-    process = site.start("early", "--drill", "*:load:hang", "-k", "a/causal or b/causal")  # so that none completes first
+    process = site.start(
+        "early", "--drill", "*:load:hang", "-k", "a/causal or b/causal"
+    )  # so that none completes first
     until = time.monotonic() + 60
     while not (site.path / "early" / "run.json").exists() and time.monotonic() < until:
         time.sleep(0.02)

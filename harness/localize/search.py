@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -66,45 +67,73 @@ def first_wrong(
     raised = _raised(case, candidate, forward, limit)
     if raised is not None:
         return raised
+    sides = _Sides(case, reference, candidate, forward, compare, device, floor, limit)
     if evidence is None or not evidence.errors:
         evidence = modules(reference, candidate, forward, compare, floor=floor, seconds=seconds / 2).evidence
     bad = list(wrong(evidence, floor, limit))
-
-    def answer(sentence: str, **found: object) -> Localization:
-        base = Localization(case=case, sentence=sentence, modules_wrong=len(bad), limit=limit)
-        spent = time.monotonic() - began
-        return base.model_copy(update={"evidence": evidence, "seconds": spent, "module": first, **found})
-
-    first = bad[0] if bad else None
-    if first is not None:
-        parameter = _wrong_parameter(reference, candidate, first.module, floor * limit)
-        if first.part == "module" and parameter is not None:
-            text = f"{_where(first, floor)}; its parameter {parameter} is not the checkpoint's on the device"
-            return Search(answer(text, cause=Cause.WEIGHTS, parameter=parameter))
-        inspection = Inspection(device.place, floor, limit)
-        at = Inspect(first.module, first.call, inspection)
-        left = max(seconds / 10, seconds - (time.monotonic() - began))
-        modules(reference, candidate, forward, compare, floor=floor, seconds=left, inspect=at)
-        if inspection.first is None:
-            text = f"{_where(first, floor)}; each of the {inspection.checked} ops that the CPU can check is right alone"
-            return Search(answer(text, cause=Cause.UNKNOWN))
-        op, cause = _examine(inspection.first, device, floor, limit)
-        text = f"{_where(first, floor)}; {_what(op, cause)}"
-        return Search(answer(text, op=op, cause=cause), inspection.first[0])
     left = seconds - (time.monotonic() - began)
-    fusion = None
-    if device.compile is not None and left > 0:
-        fusion = find_fusion(candidate, forward, device.compile, floor=floor, seconds=left)
-    if fusion is None:
-        return Search(answer(_none(evidence, floor, limit)))
-    op = described(fusion.execution, (fusion.error, None))
-    first = ModuleError(name=fusion.module, module=fusion.module, part="between", call=fusion.graph)
-    first = first.model_copy(update={"relative_l2": fusion.error})
-    text = (
-        f"{fusion.module or 'the model'} is right op by op and wrong compiled: from {_op(op)} on, compiled values "
-        f"differ from the op-by-op ones by {fusion.error:.3g}"
-    )
-    return Search(answer(text, op=op, cause=Cause.FUSION, module=first), fusion.execution, fusion)
+    found = sides.inside(bad[0], max(seconds / 10, left)) if bad else sides.compiled(evidence, left)
+    whole = {"evidence": evidence, "modules_wrong": len(bad), "seconds": time.monotonic() - began}
+    return replace(found, localization=found.localization.model_copy(update=whole))
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What is run against what, and what counts as out of proportion."""
+
+    case: str
+    reference: nn.Module
+    candidate: nn.Module
+    forward: Forward
+    compare: Compare
+    device: Device
+    floor: float
+    limit: float
+
+    def inside(self, first: ModuleError, seconds: float) -> Search:
+        """The first wrong op, or parameter, of the first stretch out of proportion."""
+        where = _where(first, self.floor)
+        parameter = _wrong_parameter(self.reference, self.candidate, first.module, self.floor * self.limit)
+        if first.part == "module" and parameter is not None:
+            text = f"{where}; its parameter {parameter} is not the checkpoint's on the device"
+            return Search(self._told(text, module=first, cause=Cause.WEIGHTS, parameter=parameter))
+        inspection = Inspection(self.device.place, self.floor, self.limit)
+        at = Inspect(first.module, first.call, inspection)
+        modules(
+            self.reference,
+            self.candidate,
+            self.forward,
+            self.compare,
+            floor=self.floor,
+            seconds=seconds,
+            inspect=at,
+        )
+        if inspection.first is None:
+            text = f"{where}; each of the {inspection.checked} ops that the CPU can check is right alone"
+            return Search(self._told(text, module=first, cause=Cause.UNKNOWN))
+        op, cause = _examine(inspection.first, self.device, self.floor, self.limit)
+        return Search(self._told(f"{where}; {_what(op, cause)}", module=first, op=op, cause=cause), inspection.first[0])
+
+    def compiled(self, evidence: ModuleEvidence, seconds: float) -> Search:
+        """The part of the graph that is wrong when compiled only; what can be said where there is none."""
+        fusion = None
+        if self.device.compile is not None and seconds > 0:
+            fusion = find_fusion(self.candidate, self.forward, self.device.compile, floor=self.floor, seconds=seconds)
+        if fusion is None:
+            return Search(self._told(_none(evidence, self.floor, self.limit)))
+        op = described(fusion.execution, (fusion.error, None))
+        first = ModuleError(
+            name=fusion.module, module=fusion.module, part="between", call=fusion.graph, relative_l2=fusion.error
+        )
+        text = (
+            f"{fusion.module or 'the model'} is right op by op and wrong compiled: from {_op(op)} on, compiled values "
+            f"differ from the op-by-op ones by {fusion.error:.3g}"
+        )
+        return Search(self._told(text, module=first, op=op, cause=Cause.FUSION), fusion.execution, fusion)
+
+    def _told(self, sentence: str, **found: Any) -> Localization:
+        """The record's part that says where and what; `first_wrong` adds the rest."""
+        return Localization(case=self.case, sentence=sentence, limit=self.limit, **found)
 
 
 def _raised(case: str, candidate: nn.Module, forward: Forward, limit: float) -> Search | None:

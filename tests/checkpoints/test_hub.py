@@ -176,8 +176,8 @@ def test_an_unreachable_endpoint_is_tried_once(tmp_path: Path) -> None:
     first = time.monotonic() - before
     assert (kind, "cannot be reached (ConnectError" in text) == ("unavailable", True), text
     assert site.outcome(hub_source("1" * 40))[0] == "unavailable"
-    assert time.monotonic() - before - first < 0.1
-    assert first < 15
+    assert time.monotonic() - before - first < first / 2, "the second time nobody is asked"
+    assert first < 60
 
 
 # ---- two users of one cache (case C29)
