@@ -18,6 +18,7 @@ JOINTS = {
     "cli",
     "combinations",
     "control",
+    "defects",
     "diagnosis",
     "investigate",
     "jobs",

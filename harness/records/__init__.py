@@ -1,5 +1,6 @@
 """The nouns that stages hand over: frozen, typed, each field documented."""
 
+from harness.records.axes import NATURAL, Axes, AxesOverride, Cell, Selector, Shape
 from harness.records.base import (
     NO_RESULT,
     Dtype,
@@ -20,7 +21,11 @@ from harness.records.comparison import (
     OutputComparison,
     PairNumbers,
 )
+from harness.records.expectations import EXPECTABLE, Exclusion, Expectation
+from harness.records.inputs import Inputs
+from harness.records.limits import Timeouts, Tolerance
 from harness.records.localization import Cause, Localization, ModuleError, ModuleEvidence, OpError
+from harness.records.manifest import Defaults, Manifest, ModelRow, Profile
 from harness.records.observation import (
     Checkpoint,
     CompileFacts,
@@ -31,26 +36,7 @@ from harness.records.observation import (
     Outcome,
     TensorSpec,
 )
-from harness.records.plan import (
-    EXPECTABLE,
-    NATURAL,
-    Axes,
-    AxesOverride,
-    Case,
-    Cell,
-    Defaults,
-    Drill,
-    Exclusion,
-    Expectation,
-    Inputs,
-    Manifest,
-    ModelRow,
-    Profile,
-    Selector,
-    Shape,
-    Timeouts,
-    Tolerance,
-)
+from harness.records.plan import Case, Drill
 from harness.records.policy import Policy, Requirement, Waiver
 from harness.records.run import (
     RUN_SCHEMA,

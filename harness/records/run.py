@@ -8,9 +8,10 @@ from typing import Literal
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
+from harness.records.limits import Tolerance
 from harness.records.localization import Localization, ModuleEvidence
 from harness.records.observation import Checkpoint, Observation, Outcome
-from harness.records.plan import Case, Tolerance
+from harness.records.plan import Case
 
 RUN_SCHEMA = 1
 """Version of run.json and cases.jsonl. Raise it with a migration in `harness.store`."""
