@@ -18,7 +18,7 @@ from harness.errors import HarnessError, StoreError, UsageError
 from harness.executors import Job, LocalPool, read_durations, record_durations
 from harness.ledger import Ledger
 from harness.options import settings_from
-from harness.records import NO_RESULT, Case, CaseResult, OutcomeKind, Package, Run, Status
+from harness.records import NO_RESULT, Case, CaseResult, ExpectationMode, OutcomeKind, Package, Run, Status
 from harness.verdict.exits import exit_status
 
 PATIENCE = 15.0
@@ -138,6 +138,8 @@ class RunControl:
                 f"{_relative(directory)}: was planned with another selection ({len(run.plan)} cases, now "
                 f"{len(cases)}); resume it with the options it began with: {run.selection or 'none'}"
             )
+        if run.expectations is not self.settings.expectations:
+            raise UsageError(f"{_relative(directory)}: was begun with --expectations {run.expectations}; resume it so")
         changed = changes(run.environment.packages, environment.packages())
         if changed:
             raise UsageError(f"{_relative(directory)}: was begun with other packages ({changed}); begin a new run")
@@ -207,7 +209,7 @@ class RunControl:
                 error = None if interrupted else self._pool.failure(case.id)
                 self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
         ends = ((kept.status, kept.kind) for kept in self._results.values())
-        self.exit_status = 130 if interrupted else exit_status(ends, self._allowed())
+        self.exit_status = 130 if interrupted else exit_status(ends, self._allowed(), self.settings.expectations)
         changed = changes(self.run.environment.packages, environment.packages())
         if changed:
             self._broken = HarnessError(
@@ -228,6 +230,7 @@ class RunControl:
         assert self.run is not None
         counts = Counter(result.status for result in self._results.values())
         lines = ["  ".join(f"{status} {counts[status]}" for status in Status if counts[status])]
+        lines += self._told_aside()
         for case in self.run.plan:
             result = self._results[case.id]
             quiet = result.status in (Status.PASS, Status.XFAIL) and not result.flags
@@ -239,6 +242,14 @@ class RunControl:
             lines.append(f"report: {Path(self.options.report) / 'index.html'}")
         lines.append(f"run directory: {_relative(self.settings.run_directory)}  exit status: {self.exit_status}")
         return lines
+
+    def _told_aside(self) -> list[str]:
+        """What came of expectations that were set aside."""
+        if self.settings.expectations is not ExpectationMode.VALIDATE:
+            return []
+        flags = Counter(flag for result in self._results.values() for flag in result.flags)
+        told = f"{flags['as_expected']} cases fail as expected, {flags['unexpected']} contradict their entry"
+        return [f"expectations are set aside (validate), so FAIL does not make the run red: {told}"]
 
     def complaint(self) -> str | None:
         """Why the run could not be finished; None when it was."""

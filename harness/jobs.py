@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from harness import environment, github, history, manifest, matrix, nightly, report, search, store
 from harness.errors import HarnessError, UsageError
-from harness.records import Change, ChangeKind, Run, Status
+from harness.records import Change, ChangeKind, ExpectationMode, Run, Status
 from harness.report import RunDigest
 from harness.store import StoredRun
 
@@ -123,6 +123,7 @@ def _planned(runs: Sequence[StoredRun], manifest_path: Path, profile: str | None
         run_id=first.run_id if first else store.new_run_id(now),
         started=first.started if first else now,
         profile=profile,
+        expectations=first.expectations if first else ExpectationMode.GATING,
         manifest_digest=hashlib.sha256(manifest_path.read_bytes()).hexdigest(),
         environment=first.environment if first else environment.capture(1, 1),
         plan=cases,

@@ -16,7 +16,7 @@ import pytest
 from harness import environment
 from harness.errors import UsageError
 from harness.isolate import SECRET_NAME, STALL_SECONDS
-from harness.records import Drill, OutcomeKind, Stage
+from harness.records import Drill, ExpectationMode, OutcomeKind, Stage
 from harness.report import refuse_foreign
 from harness.settings import Settings
 from harness.store import RUN_FILE, new_run_id
@@ -53,6 +53,12 @@ def add_options(group: Any) -> None:
         default=None,
         metavar="NAME",
         help="smoke, nightly, weekly or your own; default: all rows",
+    )
+    add(
+        "--expectations",
+        default=ExpectationMode.GATING.value,
+        choices=[mode.value for mode in ExpectationMode],
+        help="validate: set them aside, so that each row shows what it does, and FAIL does not make the run red",
     )
     add("--shard", default=None, metavar="I/N", help="only the I-th of N parts of the plan")
     add("--run-dir", default=None, metavar="DIR", help="where the run is written (default: reports/runs/<id>)")
@@ -112,6 +118,7 @@ def settings_from(config: pytest.Config) -> Settings:
         stall=option.stall,
         localize_seconds=option.localize,
         selection=_as_typed(option),
+        expectations=ExpectationMode(option.expectations),
         secrets=secrets(),
     )
 

@@ -104,6 +104,7 @@ class Pipeline:
             started=datetime.now(UTC),
             profile=self.settings.profile,
             selection=self.settings.selection,
+            expectations=self.settings.expectations,
             manifest_digest=hashlib.sha256(path.read_bytes()).hexdigest(),
             environment=environment.capture(self.settings.workers, self.settings.threads),
             plan=cases,
@@ -201,7 +202,9 @@ class Pipeline:
         self._processes.close()
 
     def _judge(self, progress: _Progress, outcome: Outcome) -> CaseResult:
-        judged = verdict.judge(progress.case, outcome, progress.comparison, progress.observations)
+        judged = verdict.judge(
+            progress.case, outcome, progress.comparison, progress.observations, mode=self.settings.expectations
+        )
         if ended_differently(progress.attempts):
             judged = judged.model_copy(update={"flags": (*judged.flags, "flaky")})
         if judged.status is Status.PASS:

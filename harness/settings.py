@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.isolate import STALL_SECONDS
-from harness.records import Drill
+from harness.records import Drill, ExpectationMode
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Settings:
     """How often a case is tried again that died in a way that chance can explain."""
     stall: float = STALL_SECONDS
     selection: str = ""
+    expectations: ExpectationMode = ExpectationMode.GATING
     localize_seconds: float = 300.0
     """Time to find out where a failed case first goes wrong; 0 for none."""
     localize_total: float = 3600.0

@@ -318,6 +318,9 @@ def test_parts_of_different_runs_do_not_merge(tmp_path: Path) -> None:
     RunWriter(tmp_path / "2", run_of("b", manifest_digest="f" * 64)).close()
     with pytest.raises(StoreError, match=f"different manifests .*{tmp_path / '2'}: ffffffffffff$"):
         merge([one, tmp_path / "2"], tmp_path / "out")
+    RunWriter(tmp_path / "3", run_of("c", expectations="validate")).close()
+    with pytest.raises(StoreError, match=f"different modes of expectations .*{tmp_path / '3'}: validate$"):
+        merge([one, tmp_path / "3"], tmp_path / "out")
 
 
 def test_a_lost_shard_leaves_its_cases_missing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from harness.records import (
     DeviceUse,
     Dtype,
     Expectation,
+    ExpectationMode,
     Inputs,
     Mode,
     Observation,
@@ -27,8 +28,10 @@ from harness.records import (
     WheelSource,
 )
 from harness.verdict import DEFAULTS, OUTCOME_STATUS, judge
+from harness.verdict.exits import exit_status
 
 NAN, INF = float("nan"), float("inf")
+VALIDATE = ExpectationMode.VALIDATE
 COMPLETED = Outcome(kind=OutcomeKind.COMPLETED)
 
 
@@ -372,6 +375,54 @@ def test_c36_a_failure_of_another_kind_is_a_failure():
     assert judged.sentence == "crash where outside_rule is expected: crash: SIGSEGV"
     known = judge(case(expectation=expected(OutcomeKind.CRASH)), crash, None, {})
     assert known.status is Status.XFAIL
+
+
+def test_an_expectation_that_is_set_aside_changes_no_status_and_is_noted():
+    crash = Outcome(kind=OutcomeKind.CRASH, message="SIGSEGV")
+    told = [
+        judge(case(expectation=expected(outcome), expectation_at="models.yaml:14"), crash, None, {}, mode=VALIDATE)
+        for outcome in (OutcomeKind.CRASH, "outside_rule")
+    ]
+    assert [(one.status, one.flags, one.sentence) for one in told] == [
+        (
+            Status.FAIL,
+            ("as_expected",),
+            "crash: SIGSEGV (crash is expected at models.yaml:14: known defect of softmax)",
+        ),
+        (
+            Status.FAIL,
+            ("unexpected",),
+            "crash: SIGSEGV (outside_rule is expected at models.yaml:14: known defect of softmax)",
+        ),
+    ]
+
+
+def test_a_pass_where_expectations_are_set_aside_names_the_entry_and_expiry_is_nothing():
+    reference, error, _ = tensors()
+    comparison = compare_outputs({"hidden": reference}, {"hidden": reference.half()}, None)
+    entry = expected("outside_rule", expires=date(2026, 1, 1))
+    late = date(2026, 2, 2)
+    passed = judge(case(expectation=entry), COMPLETED, comparison, observations(), late, VALIDATE)
+    assert (passed.status, passed.flags[-1]) == (Status.PASS, "unexpected")
+    assert passed.stale_expectation == "outside_rule: known defect of softmax"
+    wrong = compare_outputs({"hidden": reference}, {"hidden": reference + error}, None)
+    assert judge(case(expectation=entry), COMPLETED, wrong, observations(), late, VALIDATE).status is Status.FAIL
+    plain = judge(case(), COMPLETED, comparison, observations(), late, VALIDATE)
+    assert plain == judge(case(), COMPLETED, comparison, observations(), late)
+
+
+@pytest.mark.parametrize(
+    ("ends", "gating", "validate"),
+    [
+        ([(Status.PASS, OutcomeKind.COMPLETED), (Status.FAIL, OutcomeKind.CRASH)], 1, 0),
+        ([(Status.FAIL, OutcomeKind.CRASH), (Status.NOTRUN, OutcomeKind.UNAVAILABLE)], 1, 1),
+        ([(Status.FAIL, OutcomeKind.CRASH), (Status.ERROR, OutcomeKind.NOT_EXERCISED)], 3, 3),
+        ([], 3, 3),
+    ],
+)
+def test_where_expectations_are_set_aside_only_what_was_not_seen_is_red(ends, gating, validate):
+    assert exit_status(ends) == gating
+    assert exit_status(ends, mode=VALIDATE) == validate
 
 
 def test_an_expectation_does_not_hide_what_proves_nothing():

@@ -23,7 +23,7 @@ from typing import Literal
 from harness.errors import UsageError
 from harness.history.transitions import failure
 from harness.history.views import GOOD, TELLING, RunView, Sample
-from harness.records import Change, ChangeKind, Status
+from harness.records import Change, ChangeKind, ExpectationMode, Status
 
 FORMAT = 1
 BAND = 1.25
@@ -218,6 +218,8 @@ def _refuse(baseline: Baseline | None, run: RunView) -> None:
         problem = f"is a part of its profile only ({run.selection})"
     elif not run.finished or run.missing:
         problem = f"is incomplete: {len(run.missing)} planned cases have no result"
+    elif run.expectations is ExpectationMode.VALIDATE:
+        problem = "set expectations aside (validate)"
     elif drilled:
         problem = f"was made with faults injected on purpose ({drilled[0]})"
     elif baseline is not None and (run.profile or "all", run.lane) != (baseline.profile, baseline.lane):

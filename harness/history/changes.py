@@ -9,7 +9,7 @@ from operator import attrgetter
 from harness.history.past import Past, past
 from harness.history.steps import Detector, Step, pooled_noise
 from harness.history.transitions import status_changes
-from harness.history.views import GOOD, RunView, Sample
+from harness.history.views import GOOD, RunView, Sample, gating
 from harness.records import Change, ChangeKind, Status
 
 DEPTH = 60
@@ -38,7 +38,12 @@ def changes(previous: Sequence[RunView], current: RunView) -> tuple[Change, ...]
 
 
 def diff(before: RunView, after: RunView) -> tuple[Change, ...]:
-    """Return what differs between two runs, whatever their lanes, dates and selections."""
+    """Return what differs between two runs, whatever their lanes, dates and selections.
+
+    Where one of them set expectations aside, both are read in the light of their expectations.
+    """
+    if before.expectations is not after.expectations:
+        before, after = gating(before), gating(after)
     return _compare([before], after)
 
 

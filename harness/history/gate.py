@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from harness.history.baseline import Baseline, against
 from harness.history.views import RunView
-from harness.records import Policy, Status, Waiver
+from harness.records import ExpectationMode, Policy, Status, Waiver
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ def gate(run: RunView, policy: Policy, today: date, baseline: Baseline | None = 
 def _whole(run: RunView) -> Iterator[Objection]:
     if run.partial:
         yield Objection("", f"the run is a part of its profile only: {run.selection}")
+    if run.expectations is ExpectationMode.VALIDATE:
+        yield Objection("", "the run set expectations aside (validate), so nothing in it is known or unexpected")
     if not run.finished:
         yield Objection("", "the run has not ended")
     for name in run.missing:

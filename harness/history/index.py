@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.errors import StoreError
 from harness.history.rows import SCHEMAS, case_rows, metric_rows, op_rows, samples
 from harness.history.views import RunView, Sample, lane, view
-from harness.records import CaseResult, Environment, Run
+from harness.records import CaseResult, Environment, ExpectationMode, Run
 
 SCHEMA = 1
 """Version of the index. An older one is rebuilt from the run directories, a newer one refused."""
@@ -59,6 +59,7 @@ class RunEntry(BaseModel):
     selection: str
     missing: tuple[str, ...]
     environment: Environment
+    expectations: ExpectationMode = ExpectationMode.GATING
 
 
 class Index:
@@ -99,6 +100,7 @@ class Index:
             selection=run.selection,
             missing=tuple(case.id for case in run.plan if case.id not in seen),
             environment=run.environment,
+            expectations=run.expectations,
         )
         self.add_rows(entry, tables)
 
@@ -313,5 +315,6 @@ def _view(entry: RunEntry, found: dict[str, Sample]) -> RunView:
         finished=entry.finished,
         profile=entry.profile,
         selection=entry.selection,
-        lane=lane(entry.environment),
+        lane=lane(entry.environment, entry.expectations),
+        expectations=entry.expectations,
     )

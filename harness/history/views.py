@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from harness.records import (
     CaseResult,
     Comparison,
     Environment,
+    ExpectationMode,
     OutcomeKind,
     Role,
     Run,
@@ -67,7 +68,8 @@ class RunView:
     profile: str | None = None
     selection: str = ""
     lane: str = ""
-    """Host architecture and kind of device."""
+    """Host architecture and kind of device, and ``validate`` where expectations were set aside."""
+    expectations: ExpectationMode = ExpectationMode.GATING
 
     @property
     def missing(self) -> list[str]:
@@ -92,13 +94,33 @@ def view(run: Run, results: Iterable[CaseResult]) -> RunView:
         finished=run.finished is not None,
         profile=run.profile,
         selection=run.selection,
-        lane=lane(run.environment),
+        lane=lane(run.environment, run.expectations),
+        expectations=run.expectations,
     )
 
 
-def lane(environment: Environment) -> str:
-    """Return the host architecture and kind of device: runs of one lane form one history."""
-    return f"{environment.machine} {environment.device.get('kind', 'none')}"
+def lane(environment: Environment, mode: ExpectationMode) -> str:
+    """Return the host architecture and kind of device: runs of one lane form one history.
+
+    Where expectations were set aside a known failure is FAIL, so such runs form a history of their own.
+    """
+    words = [environment.machine, environment.device.get("kind", "none")]
+    return " ".join(words if mode is ExpectationMode.GATING else [*words, mode])
+
+
+def gating(run: RunView) -> RunView:
+    """Return a run with each sample in the light of its expectation, expiry aside, as a gating run has it."""
+    samples = {name: _gating(one) for name, one in run.samples.items()}
+    return replace(run, samples=samples, expectations=ExpectationMode.GATING)
+
+
+def _gating(sample: Sample) -> Sample:
+    if not sample.expected or sample.status not in (Status.PASS, Status.FAIL):
+        return sample
+    if sample.status is Status.PASS:
+        return sample._replace(status=Status.XPASS)
+    held = sample.expected == ("outside_rule" if sample.kind is OutcomeKind.COMPLETED else sample.kind)
+    return sample._replace(status=Status.XFAIL) if held else sample
 
 
 def sample(result: CaseResult) -> Sample:

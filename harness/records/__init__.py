@@ -21,7 +21,7 @@ from harness.records.comparison import (
     OutputComparison,
     PairNumbers,
 )
-from harness.records.expectations import EXPECTABLE, Exclusion, Expectation
+from harness.records.expectations import EXPECTABLE, Exclusion, Expectation, ExpectationMode
 from harness.records.inputs import Inputs
 from harness.records.limits import Timeouts, Tolerance
 from harness.records.localization import Cause, Localization, ModuleError, ModuleEvidence, OpError
@@ -89,6 +89,7 @@ __all__ = [
     "Environment",
     "Exclusion",
     "Expectation",
+    "ExpectationMode",
     "FileFact",
     "Finding",
     "FolderSource",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator
@@ -24,6 +25,15 @@ EXPECTABLE = (
 )
 """Outcomes that say something about the device. The others say that a check proves nothing, or that
 nothing ran, and no expectation may hide that."""
+
+
+class ExpectationMode(StrEnum):
+    """What a run does with the expectations of its rows. The words are those of torch-spyre's test runner."""
+
+    GATING = "gating"
+    """They are held against the cases: a known failure is XFAIL, and what contradicts its entry makes the run red."""
+    VALIDATE = "validate"
+    """They are set aside and noted: each row shows PASS or FAIL as it is, and neither makes the run red."""
 
 
 class Exclusion(Selector):

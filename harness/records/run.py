@@ -8,6 +8,7 @@ from typing import Literal
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
+from harness.records.expectations import ExpectationMode
 from harness.records.limits import Tolerance
 from harness.records.localization import Localization, ModuleEvidence
 from harness.records.observation import Checkpoint, Observation, Outcome
@@ -40,7 +41,7 @@ class Verdict(Record):
     """One sentence for people: what was measured, against what, where it is worst."""
     flags: tuple[str, ...] = ()
     """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``, ``flaky``
-    (attempts at the case ended differently)."""
+    (attempts at the case ended differently). Where expectations are set aside: ``as_expected``, ``unexpected``."""
     findings: tuple[Finding, ...] = ()
     tolerance: Tolerance | None = None
     """Limits in force, all filled in."""
@@ -48,7 +49,7 @@ class Verdict(Record):
     elements: int = 0
     """Evidence: what was compared."""
     stale_expectation: str | None = None
-    """For XPASS: the expectation to remove."""
+    """For XPASS, and for a pass where expectations are set aside: the expectation to remove."""
 
 
 class Attempt(Record):
@@ -124,6 +125,8 @@ class Run(Record):
     profile: str | None = None
     selection: str = ""
     """The selection options as typed."""
+    expectations: ExpectationMode = ExpectationMode.GATING
+    """Whether the statuses are in the light of expectations, or expectations were set aside."""
     manifest_digest: str = ""
     environment: Environment
     plan: tuple[Case, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.records import Run, Status
+from harness.records import ExpectationMode, Run, Status
 from harness.report.completeness import Completeness
 
 Level = Literal["good", "attention", "bad", "incomplete", "empty"]
@@ -43,6 +43,8 @@ def night(run: Run, counts: Mapping[Status, int], facts: Completeness) -> Night:
     """The judgement of a run as a whole. `counts` holds missing cases as NOTRUN."""
     counted = Counter(counts)
     level, sentence = _judge(run, counted, facts)
+    if run.expectations is ExpectationMode.VALIDATE:
+        sentence = f"Expectations were set aside. {sentence}"
     return Night(counts=dict(counted), level=level, sentence=sentence)
 
 
@@ -54,6 +56,9 @@ def _judge(run: Run, counts: Counter[Status], facts: Completeness) -> tuple[Leve
     if not facts.complete:
         found = unexpected or "nothing unexpected among those that ended"
         return "incomplete", f"Incomplete: {facts.observed} of {facts.planned} planned cases ended; {found}."
+    validated = run.expectations is ExpectationMode.VALIDATE and counts[Status.PASS] + counts[Status.FAIL]
+    if validated and not counts[Status.ERROR] + counts[Status.NOTRUN]:
+        return ("attention" if counts[Status.FAIL] else "good"), f"{_listed(counts, WORST_FIRST[::-1])}."
     if unexpected and not any(counts[status] for status in UNEXPECTED[:3]) and run.exit_status == 0:
         return "attention", f"{unexpected} of {_cases(total)}, which the profile allows; the others are as expected."
     if unexpected:

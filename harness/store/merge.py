@@ -26,6 +26,7 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
     runs = [read_run(directory) for directory in directories]
     _require_one(runs, "manifests", lambda run: run.manifest_digest[:12])
     _require_one(runs, "software", lambda run: ", ".join(f"{p.name} {p.version}" for p in run.environment.packages))
+    _require_one(runs, "modes of expectations", lambda run: run.expectations)
     results = _union(runs)
     plan = {case.id: case for stored in runs for case in stored.run.plan}
     first = min(runs, key=lambda stored: stored.run.run_id).run

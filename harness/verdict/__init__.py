@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from harness.records import (
     Case,
     Comparison,
+    ExpectationMode,
     Finding,
     Observation,
     Outcome,
@@ -18,7 +19,7 @@ from harness.records import (
     Verdict,
 )
 from harness.verdict.evidence import missing_evidence
-from harness.verdict.expectations import apply_expectation
+from harness.verdict.expectations import apply_expectation, set_aside
 from harness.verdict.limits import DEFAULTS, limits_for
 from harness.verdict.rule import findings, has_near_tie
 from harness.verdict.sentences import failure, success
@@ -58,6 +59,7 @@ def judge(
     comparison: Comparison | None,
     observations: Mapping[Role, Observation],
     today: date | None = None,
+    mode: ExpectationMode = ExpectationMode.GATING,
 ) -> Verdict:
     """Return the judgement of one case; ``today`` (UTC by default) decides about expired expectations."""
     if outcome.kind is OutcomeKind.COMPLETED:
@@ -68,6 +70,8 @@ def judge(
             sentence=_ended(outcome),
             flags=tuple(_drilled(observations)),
         )
+    if mode is ExpectationMode.VALIDATE:
+        return set_aside(case, outcome, verdict)
     return apply_expectation(case, outcome, verdict, today or datetime.now(UTC).date())
 
 

@@ -28,11 +28,33 @@ def apply_expectation(case: Case, outcome: Outcome, verdict: Verdict, today: dat
             f"({expectation.reason}): {verdict.sentence}"
         )
         return _changed(verdict, Status.XPASS, sentence, stale=_entry(expectation))
-    observed = "outside_rule" if outcome.kind is OutcomeKind.COMPLETED else outcome.kind
+    observed = _observed(outcome)
     if observed == expectation.outcome:
         return _changed(verdict, Status.XFAIL, f"{verdict.sentence} (expected: {expectation.reason})")
     sentence = f"{observed} where {expectation.outcome} is expected: {verdict.sentence}"
     return _changed(verdict, Status.FAIL, sentence)
+
+
+def set_aside(case: Case, outcome: Outcome, verdict: Verdict) -> Verdict:
+    """Return the verdict with its status as it is, noting in flags and sentence whether it is what was expected."""
+    expectation = case.expectation
+    if expectation is None or verdict.status not in (Status.PASS, Status.FAIL):
+        return verdict
+    passes = verdict.status is Status.PASS
+    held = not passes and _observed(outcome) == expectation.outcome
+    where = f" at {case.expectation_at}" if case.expectation_at else ""
+    return verdict.model_copy(
+        update={
+            "flags": (*verdict.flags, "as_expected" if held else "unexpected"),
+            "sentence": f"{verdict.sentence} ({expectation.outcome} is expected{where}: {expectation.reason})",
+            "stale_expectation": _entry(expectation) if passes else None,
+        }
+    )
+
+
+def _observed(outcome: Outcome) -> str:
+    """Return what happened in the words of an expectation."""
+    return "outside_rule" if outcome.kind is OutcomeKind.COMPLETED else outcome.kind
 
 
 def _changed(verdict: Verdict, status: Status, sentence: str, stale: str | None = None) -> Verdict:

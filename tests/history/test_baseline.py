@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import HarnessError, UsageError
 from harness.history import Baseline, RunView, Sample, baseline
-from harness.records import OutcomeKind, Status
+from harness.records import ExpectationMode, OutcomeKind, Status
 from tests.history.script import night, sample
 
 A, B, C = (f"{name}/causal-lm/spyre-eager-float16" for name in "abc")
@@ -148,6 +148,7 @@ def test_what_cannot_become_the_baseline() -> None:
         (run(sample(A), selection="-k a"), "is a part of its profile only"),
         (run(sample(A), planned=frozenset({A, B})), "is incomplete: 1 planned cases have no result"),
         (run(sample(A), finished=False), "is incomplete"),
+        (run(sample(A), expectations=ExpectationMode.VALIDATE), r"set expectations aside \(validate\)"),
         (run(sample(A, flags=("drilled",))), "was made with faults injected on purpose"),
         (run(sample(A), profile="smoke"), "is of smoke on x86_64 emulator, the baseline of nightly"),
         (replace(run(sample(A)), lane="s390x emulator"), "is of nightly on s390x emulator"),

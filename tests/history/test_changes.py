@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.history import RunView, Sample, changes, diff, tell
-from harness.records import ChangeKind, OutcomeKind, Stage, Status
+from harness.records import ChangeKind, ExpectationMode, OutcomeKind, Stage, Status
 from tests.history.script import LIMITS, environment, night, sample, script
 
 FAIL = sample(status=Status.FAIL, sentence="error ratio 40 > 4")
@@ -91,6 +91,27 @@ def test_order_of_files_does_not_matter_and_the_future_does_not_count() -> None:
     Random(1).shuffle(runs)
     found = {run.run_id: [c.kind for c in changes(runs, run)] for run in runs}
     assert {name for name, kinds in found.items() if kinds} == {"night-006"}
+
+
+def test_runs_that_set_expectations_aside_are_read_in_their_light_where_two_runs_are_compared() -> None:
+    names = [f"{name}/causal-lm/spyre-eager-float16" for name in "abcd"]
+    known = {"expected": "outside_rule", "expectation_at": "models.yaml:7"}
+    gated = night(0, *(sample(name, Status.XFAIL, **known) for name in names[:3]), sample(names[3]))
+    crash = {"kind": OutcomeKind.CRASH, "stage": Stage.RUN}
+    aside = night(
+        1,
+        sample(names[0], Status.FAIL, **known),
+        sample(names[1], Status.FAIL, **crash, **known),
+        sample(names[2], Status.PASS, **known),
+        sample(names[3], Status.FAIL),
+        expectations=ExpectationMode.VALIDATE,
+    )
+    told = [(change.case[0], change.kind, change.status) for change in diff(gated, aside)]
+    assert told == [
+        ("b", ChangeKind.REGRESSED, Status.FAIL),
+        ("d", ChangeKind.REGRESSED, Status.FAIL),
+        ("c", ChangeKind.STALE_EXPECTATION, Status.XPASS),
+    ]
 
 
 def test_other_lanes_do_not_count_unless_asked() -> None:

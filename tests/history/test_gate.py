@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from harness.history import RunView, baseline, gate
-from harness.records import OutcomeKind, Policy, Status
+from harness.records import ExpectationMode, OutcomeKind, Policy, Status
 from tests.history.script import night, sample
 
 A, B = (f"{name}/causal-lm/spyre-eager-float16" for name in "ab")
@@ -60,6 +60,11 @@ def test_what_does_not_hold_refuses_unless_it_is_only_reported() -> None:
         (night(1, sample(A), selection="-k a"), policy(), "the run is a part of its profile only: -k a"),
         (night(1, sample(A), finished=False), policy(), "the run has not ended"),
         (night(1, sample(A), planned=frozenset({A, B})), policy(), f"{B} was planned and has no result"),
+        (
+            night(1, sample(A), expectations=ExpectationMode.VALIDATE),
+            policy(),
+            "the run set expectations aside (validate), so nothing in it is known or unexpected",
+        ),
         (night(1, sample(A, flags=("drilled",))), policy(), f"{A} ran with faults injected on purpose"),
         (night(1, sample(A)), policy(waivers=[WAIVER]), "the waiver of compiler team for 'b/*' is not needed"),
         (

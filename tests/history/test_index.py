@@ -139,6 +139,8 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert views == [view(run(day, "a", "b", "lost"), [result("a", 0.01 * (day + 1)), result("b")]) for day in (1, 2)]
     assert views[0].missing == ["lost/causal-lm/spyre-eager-float16"]
     assert [one.run_id for one in index.views(5, until=run(1).run_id)] == [run(0).run_id, run(1).run_id]
+    index.add(run(3, "a").model_copy(update={"expectations": "validate"}), [result("a", status=Status.FAIL)])
+    assert [one.lane for one in Index(str(tmp_path)).views(2)] == ["x86_64 emulator", "x86_64 emulator validate"]
     with pytest.raises(StoreError, match="run x is not in the index"):
         index.views(1, until="x")
 

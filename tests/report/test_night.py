@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.records import Status
+from harness.records import ExpectationMode, Status
 from harness.report.completeness import Completeness
 from harness.report.night import night
 from tests.report.synthetic import Spec, runs
@@ -42,6 +42,21 @@ def facts(planned=4, observed=4, **changes):
 def test_the_verdict_of_a_complete_run(counts, exit_status, level, sentence):
     judged = night(RUN.model_copy(update={"exit_status": exit_status}), counts, facts())
     assert (judged.level, judged.sentence) == (level, sentence)
+
+
+@pytest.mark.parametrize(
+    ("counts", "exit_status", "level", "sentence"),
+    [
+        ({Status.PASS: 3, Status.FAIL: 1}, 0, "attention", "3 PASS, 1 FAIL."),
+        ({Status.PASS: 4}, 0, "good", "4 PASS."),
+        ({Status.FAIL: 3, Status.ERROR: 1}, 3, "bad", "4 of 4 cases need attention: 1 ERROR, 3 FAIL."),
+        ({Status.SKIP: 4}, 0, "attention", "Nothing was verified: all 4 cases were skipped."),
+    ],
+)
+def test_a_run_that_sets_expectations_aside_says_so(counts, exit_status, level, sentence):
+    run = RUN.model_copy(update={"exit_status": exit_status, "expectations": ExpectationMode.VALIDATE})
+    judged = night(run, counts, facts())
+    assert (judged.level, judged.sentence) == (level, f"Expectations were set aside. {sentence}")
 
 
 def test_an_incomplete_run_is_never_good():
