@@ -28,7 +28,6 @@ PROGRAMS: dict[Any, Callable[..., Any]] = {
     aten.embedding.default: programs.embedding,
     aten.baddbmm.default: programs.baddbmm,
     aten.softplus.default: programs.softplus,
-    aten._scaled_mm.default: programs.scaled_mm,
 }
 
 EXACT: tuple[Any, ...] = (

@@ -189,27 +189,3 @@ def softplus(x: Tensor, beta: float = 1, threshold: float = 20, *, half: bool) -
     scaled = round_(x * round_scalar(beta))
     result = round_(torch.nn.functional.softplus(scaled, 1.0, threshold))
     return round_(result * round_scalar(1.0 / beta))
-
-
-def scaled_mm(
-    a: Tensor,
-    b: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None = None,
-    scale_result: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-    use_fast_accum: bool = False,
-    *,
-    half: bool,
-) -> Tensor:
-    """batchmatmulfp8, a 16-bit result, times scale_a, times scale_b, plus bias; K in whole sticks of 128."""
-    if a.shape[-1] % 128:
-        raise RuntimeError(
-            f"dxp_standalone --bundle died with SIGABRT: FP8 matmul with K={a.shape[-1]}, "
-            f"K must be a multiple of 128 (torch-spyre#4308)"
-        )
-    result = round_(a.to(torch.float32) @ b.to(torch.float32))
-    for scale in (scale_a, scale_b):
-        result = round_(result * scale)
-    return result if bias is None else round_(result + bias)

@@ -170,7 +170,8 @@ def compute(
     """Device result of a functional operator, given its device and host arguments."""
     outcome = outcome_of(kernel, args, kwargs)
     if outcome is None:
-        result = kernel.compute(*host_args, **host_kwargs)
+        half = {"half": any(d in DLFLOAT for d in operand_dtypes(args))} if kernel.program else {}
+        result = kernel.compute(*host_args, **host_kwargs, **half)
         outcome = _guess(kernel, args, kwargs, result)
         correct = kernels.round_results(result, outcome.dtypes)
         if kernels.is_hooked(op):

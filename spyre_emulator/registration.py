@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import attention, catalog, custom, dispatch, memory, private, transfers
+from spyre_emulator import attention, catalog, custom, dispatch, fp8, memory, private, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.memory import readable, shadow, wrap
@@ -313,6 +313,7 @@ def register(module: private.DeviceModuleBase) -> None:
     _register_memory()
     attention.register()
     custom.register()
+    fp8.register()
     _register_operators()
     _register_autocast()
     _register_serialization()
