@@ -166,7 +166,7 @@ class Tonight:
             github.Cause(
                 key=cause.key,
                 kind=cause.changes[0].kind.value,
-                title=f"{cause.title} on {self.view.lane}",
+                title=f"{cause.name} on {self.view.lane}",
                 cases={change.case: change.sentence for change in cause.changes},
                 suspects=tuple(str(suspect) for suspect in cause.suspects[:5]),
             )

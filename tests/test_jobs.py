@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from typer.testing import CliRunner
 from harness import github, jobs, manifest, matrix, store
 from harness.cli import app
 from harness.errors import StoreError, UsageError
-from harness.records import Case, CaseResult, Outcome, OutcomeKind, Run, Status, Verdict
+from harness.records import Case, CaseResult, Localization, OpError, Outcome, OutcomeKind, Run, Status, Verdict
 from tests.github.test_issues import Hub, hub
 from tests.stored_runs import environment, write_run
 
 __all__ = ["hub"]
 
 PASS, FAIL = Status.PASS, Status.FAIL
+NOTHING: Mapping[str, str] = {}
 NIGHT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 MANIFEST = """\
 version: 1
@@ -55,7 +57,7 @@ def conformance(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.stdout
 
 
-def result(case: Case, status: Status, when: datetime) -> CaseResult:
+def result(case: Case, status: Status, when: datetime, wrong: str = "") -> CaseResult:
     verdict = Verdict(status=status, sentence=f"{status}: as planted")
     outcome = Outcome(kind=OutcomeKind.COMPLETED)
     return CaseResult(
@@ -65,11 +67,22 @@ def result(case: Case, status: Status, when: datetime) -> CaseResult:
         started=when,
         finished=when + timedelta(seconds=7),
         log="logs/x.log",
+        localization=Localization(case=case.id, op=OpError(op=wrong), sentence=wrong, limit=3.0) if wrong else None,
     )
 
 
-def run_shard(folder: Path, part: str, night: int = 0, failing: tuple[str, ...] = (), lost: bool = False) -> None:
-    """What the job of one shard leaves behind; a lost one was killed after its first case."""
+def run_shard(
+    folder: Path,
+    part: str,
+    night: int = 0,
+    failing: tuple[str, ...] = (),
+    lost: bool = False,
+    wrong: Mapping[str, str] = NOTHING,
+) -> None:
+    """What the job of one shard leaves behind; a lost one was killed after its first case.
+
+    ``wrong``: the op at which failing models first go wrong.
+    """
     path = Path("models.yaml")
     index, count = matrix.parse_shard(part)
     cases = matrix.shard(matrix.plan(manifest.load(path), profile="nightly"), index, count)
@@ -86,17 +99,19 @@ def run_shard(folder: Path, part: str, night: int = 0, failing: tuple[str, ...] 
     writer = store.RunWriter(folder, run)
     (folder / "logs" / f"{index}.log").write_text("said\n")
     for case in cases[:1] if lost else cases:
-        writer.append(result(case, FAIL if case.model in failing else PASS, when))
+        writer.append(result(case, FAIL if case.model in failing else PASS, when, wrong.get(case.model, "")))
     if lost:
         writer.close()
     else:
         writer.finish(when + timedelta(hours=1), int(any(case.model in failing for case in cases)))
 
 
-def run_night(folder: Path, night: int, failing: tuple[str, ...] = ()) -> tuple[int, Path]:
+def run_night(
+    folder: Path, night: int, failing: tuple[str, ...] = (), wrong: Mapping[str, str] = NOTHING
+) -> tuple[int, Path]:
     """All shards of a night and their merge; returns its exit status and folder."""
     for part in ("1/2", "2/2"):
-        run_shard(folder / f"shards/run-{part[0]}-of-2", part, night, failing)
+        run_shard(folder / f"shards/run-{part[0]}-of-2", part, night, failing, wrong=wrong)
     status, _ = conformance("ci", "merge", folder / "shards", "--out", folder / "night", "--profile", "nightly")
     return status, folder / "night"
 
@@ -210,16 +225,32 @@ def test_issues_follow_the_nights(place: Path, tmp_path: Path, hub: Hub, monkeyp
         conformance("ci", "publish", night / "run")
     assert said == [
         "",
-        "opened: regressed: 2 cases on x86_64 emulator\n",
-        "updated #1: regressed: 2 cases on x86_64 emulator\n",
-        "closed #1: regressed: 2 cases on x86_64 emulator\n",
+        "opened: regressed in b, outside_rule on x86_64 emulator\n",
+        "opened: regressed in c, outside_rule on x86_64 emulator\n",
+        "closed #1: regressed in b, outside_rule on x86_64 emulator\n"
+        "closed #2: regressed in c, outside_rule on x86_64 emulator\n",
     ]
-    assert [text.split(": ")[-1] for _, text in hub.comments] == [
-        "2 more, 0 well again, 4 left.",
-        "All 4 cases are well again in run `20260304T020001Z-000001`.",
-    ]
+    assert [text for _, text in hub.comments] == ["All 2 cases are well again in run `20260304T020001Z-000001`."] * 2
     body = hub.issues[0]["body"]
     assert "Results: https://github.com/o/r/actions/runs/7\nReproducers: https://example.org/r\n" in body
+
+
+def test_one_defect_over_families_is_one_issue_and_another_one_is_not(
+    place: Path, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place where a case first goes wrong decides, though nothing recorded differs between the nights."""
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    said = []
+    for number, wrong in enumerate([{}, {"a": "aten.mm", "b": "aten.mm"}, {"a": "aten.mm", "c": "aten.exp"}]):
+        _, night = run_night(tmp_path / f"{number}", number, tuple(wrong), wrong)
+        said.append(conformance("ci", "issues", night, "--repository", "o/r", "--api", hub.url)[1])
+        conformance("ci", "publish", night / "run")
+    assert said == [
+        "",
+        "opened: regressed at aten.mm on x86_64 emulator\n",
+        "updated #1: regressed at aten.mm on x86_64 emulator\nopened: regressed at aten.exp on x86_64 emulator\n",
+    ]
+    assert [text for _, text in hub.comments] == ["Run `20260303T020001Z-000001`: 0 more, 2 well again, 2 left."]
 
 
 def test_a_token_is_asked_for(place: Path, tmp_path: Path) -> None:

@@ -96,35 +96,44 @@ class Tracker(Protocol):
 def plan(issues: Sequence[Issue], night: Night) -> tuple[Action, ...]:
     """Return what brings the open issues up to tonight; a night without news asks for nothing.
 
-    A case leaves its issue when it is well; without a result it stays. The last one closes it.
+    A case leaves its issue when it is well, and when another cause of the same kind has it tonight, so that it is
+    in one issue at a time; without a result it stays. The last one closes the issue.
     """
     causes = {cause.key: cause for cause in night.causes}
-    actions = []
+    actions: list[Action] = []
     known: set[str] = set()
     for issue in issues:
         if issue.lane != night.lane or issue.key in known:
             continue
         known.add(issue.key)
-        cause = causes.get(issue.key)
-        added = dict(cause.cases) if cause else {}
-        well = night.well.get(issue.kind, frozenset()) - added.keys()
-        left = {name: text for name, text in issue.cases.items() if name not in well}
-        fixed, fresh = issue.cases.keys() - left.keys(), added.keys() - issue.cases.keys()
-        now = Cause(
-            issue.key, issue.kind, cause.title if cause else issue.title, left | added, cause.suspects if cause else ()
-        )
-        if not now.cases and not issue.forgotten:
-            done = {name: text for name, text in issue.cases.items() if name in fixed}
-            said = f"All {len(fixed)} cases are well again in run `{night.run_id}`."
-            actions.append(Action("close", issue.number, issue.title, _body(_of(now, done), night, "were"), said))
-        elif fixed or fresh:
-            said = f"Run `{night.run_id}`: {len(fresh)} more, {len(fixed)} well again, {len(now.cases)} left."
-            body = _body(now, night, forgotten=issue.forgotten)
-            actions.append(Action("update", issue.number, now.title, body, said))
+        actions += _follow(issue, causes.get(issue.key), night)
     actions += [
         Action("open", None, cause.title, _body(cause, night)) for key, cause in causes.items() if key not in known
     ]
     return tuple(actions)
+
+
+def _follow(issue: Issue, cause: Cause | None, night: Night) -> Iterator[Action]:
+    """Yield what brings one issue up to tonight, where there is news."""
+    added = dict(cause.cases) if cause else {}
+    well = night.well.get(issue.kind, frozenset()) - added.keys()
+    elsewhere = {name for other in night.causes if other.kind == issue.kind for name in other.cases} - added.keys()
+    left = {name: text for name, text in issue.cases.items() if name not in well | elsewhere}
+    moved, fixed = issue.cases.keys() & elsewhere, (issue.cases.keys() & well) - elsewhere
+    fresh = added.keys() - issue.cases.keys()
+    now = Cause(
+        issue.key, issue.kind, cause.title if cause else issue.title, left | added, cause.suspects if cause else ()
+    )
+    goes = f" {len(moved)} fail otherwise now and have another issue." if moved else ""
+    if not now.cases and not issue.forgotten:
+        done = {name: text for name, text in issue.cases.items() if name in fixed | moved}
+        said = f"All {len(fixed)} cases are well again in run `{night.run_id}`."
+        if moved:
+            said = f"Run `{night.run_id}`: {len(fixed)} well again, none left.{goes}"
+        yield Action("close", issue.number, issue.title, _body(_of(now, done), night, "were"), said)
+    elif fixed or fresh or moved:
+        said = f"Run `{night.run_id}`: {len(fresh)} more, {len(fixed)} well again, {len(now.cases)} left.{goes}"
+        yield Action("update", issue.number, now.title, _body(now, night, forgotten=issue.forgotten), said)
 
 
 def _of(cause: Cause, cases: Mapping[str, str]) -> Cause:

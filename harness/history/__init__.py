@@ -6,7 +6,7 @@ from harness.history.baseline import Baseline
 from harness.history.causes import Cause, causes, tell
 from harness.history.changes import changes, diff
 from harness.history.gate import GateResult, gate
-from harness.history.views import RunView, Sample, lane, sample, view
+from harness.history.views import RunView, Sample, Trait, lane, sample, view
 
 __all__ = [
     "Baseline",
@@ -15,6 +15,7 @@ __all__ = [
     "RunView",
     "Sample",
     "Suspect",
+    "Trait",
     "baseline",
     "causes",
     "changes",

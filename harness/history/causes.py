@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.history.attribution import Suspect, explain_change
+from harness.history.symptoms import symptoms
 from harness.history.views import RunView
 from harness.records import Change, ChangeKind
 
@@ -18,51 +19,61 @@ LIKELY = 0.3
 
 @dataclass(frozen=True)
 class Cause:
-    """Changes of one kind and direction that share their likeliest suspect."""
+    """Changes of one kind and direction that share their likeliest suspect, or without one their symptom."""
 
     key: str
-    """Stable over nights: the same kind, direction and suspect give the same key, so that one issue is
-    updated instead of another opened."""
+    """Stable over nights: the same kind, direction and suspect or symptom give the same key, so that one issue
+    is updated instead of another opened."""
+    name: str
+    """What it is, without a count: ``regressed with torch 2.14.0``, ``regressed at aten.mm.default``."""
     title: str
+    """The same with the case, or how many there are."""
     changes: tuple[Change, ...]
     suspects: tuple[Suspect, ...]
     """Of the first change, likeliest first."""
 
 
 def causes(changes: Sequence[Change], runs: Sequence[RunView]) -> tuple[Cause, ...]:
-    """Return changes grouped by cause, in the order of the changes. ``runs`` includes tonight's."""
-    groups: dict[tuple[str, ...], list[Change]] = {}
-    suspects: dict[tuple[str, ...], tuple[Suspect, ...]] = {}
-    explained: dict[tuple[str | None, str, str], tuple[Suspect, ...]] = {}
-    for change in changes:
-        # Cases that changed between the same two runs, in the same mode, share their suspects.
-        pair = (change.before, change.since, f"{change.metric} {'-compiled-' in change.case} {change.kind}")
-        if pair not in explained:
-            explained[pair] = explain_change(runs, change)
-        found = explained[pair]
+    """Return changes grouped by cause, in the order of the changes. ``runs`` is the history, tonight's run last."""
+    groups: dict[tuple[str, ...], list[tuple[Change, str, tuple[Suspect, ...]]]] = {}
+    explained: dict[tuple[object, ...], tuple[Suspect, ...]] = {}
+    by_id = {run.run_id: run for run in runs}
+    for change, symptom in zip(changes, symptoms(changes, runs), strict=True):
+        ground = _ground(change, by_id)
+        if ground not in explained:
+            explained[ground] = explain_change(runs, change)
+        found = explained[ground]
         named = [suspect for suspect in found[:1] if suspect.weight >= LIKELY]
         what = [part for suspect in named for part in (suspect.kind, suspect.name, suspect.after)]
-        key = (change.kind.value, change.direction, *what)
-        groups.setdefault(key, []).append(change)
-        suspects.setdefault(key, found)
-    return tuple(
-        Cause(
-            key=hashlib.sha256("\n".join(key).encode()).hexdigest()[:12],
-            title=_title(group, suspects[key]),
-            changes=tuple(group),
-            suspects=suspects[key],
-        )
-        for key, group in groups.items()
+        text = f"with {named[0].name} {named[0].after}" if named else symptom.text
+        key = (change.kind.value, change.direction, *(what or symptom.mark))
+        groups.setdefault(key, []).append((change, text, found))
+    return tuple(_cause(key, group) for key, group in groups.items())
+
+
+def _ground(change: Change, runs: Mapping[str, RunView]) -> tuple[object, ...]:
+    """Return what suspects depend on: cases equal in it share them, so that a night of many explains few."""
+    ends = [run.samples.get(change.case) for name in (change.before, change.since) if (run := runs.get(name or ""))]
+    checkpoints = tuple(one.checkpoint if one else "" for one in ends)
+    other = checkpoints if len(set(checkpoints)) > 1 else ()
+    return (change.before, change.since, change.metric, "-compiled-" in change.case, change.kind, other)
+
+
+def _cause(key: tuple[str, ...], group: Sequence[tuple[Change, str, tuple[Suspect, ...]]]) -> Cause:
+    first, text, suspects = group[0]
+    count = f"{len(group)} cases" if len(group) > 1 else first.case
+    return Cause(
+        key=hashlib.sha256("\n".join(key).encode()).hexdigest()[:12],
+        name=f"{_kind(first)} {text}",
+        title=f"{_kind(first)}: {count} {text}",
+        changes=tuple(change for change, _, _ in group),
+        suspects=suspects,
     )
 
 
-def _title(group: Sequence[Change], suspects: Sequence[Suspect]) -> str:
-    first = group[0]
-    count = f"{len(group)} cases" if len(group) > 1 else first.case
-    cause = f" with {suspects[0].name} {suspects[0].after}" if suspects and suspects[0].weight >= LIKELY else ""
-    kind = first.kind.replace("_", " ")
-    way = f" ({first.direction})" if first.kind is ChangeKind.DRIFTED else ""
-    return f"{kind}{way}: {count}{cause}"
+def _kind(change: Change) -> str:
+    kind = change.kind.replace("_", " ")
+    return f"{kind} ({change.direction})" if change.kind is ChangeKind.DRIFTED else kind
 
 
 def tell(changes: Sequence[Change], runs: Sequence[RunView]) -> str:
@@ -79,11 +90,11 @@ def tell(changes: Sequence[Change], runs: Sequence[RunView]) -> str:
         found = causes([change for change in changes if change.direction == way], runs)
         if found:
             lines += [f"## {heading}", ""]
-            lines += [line for cause in found for line in _cause(cause)]
+            lines += [line for cause in found for line in _listed(cause)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _cause(cause: Cause) -> Iterator[str]:
+def _listed(cause: Cause) -> Iterator[str]:
     yield f"### {cause.title}"
     yield ""
     for change in cause.changes[:SHOWN]:

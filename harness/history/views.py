@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -54,6 +55,15 @@ class Sample(NamedTuple):
     expectation_at: str = ""
 
 
+class Trait(NamedTuple):
+    """What a case has in common with others of its run."""
+
+    family: str
+    """The model's family, or its name."""
+    wrong: str = ""
+    """Where it first goes wrong: the op, or a module of the family. Empty where nothing was found."""
+
+
 @dataclass(frozen=True)
 class RunView:
     """One run: its samples by case id, what was planned, and where it ran."""
@@ -70,6 +80,8 @@ class RunView:
     lane: str = ""
     """Host architecture and kind of device, and ``validate`` where expectations were set aside."""
     expectations: ExpectationMode = ExpectationMode.GATING
+    traits: Mapping[str, Trait] = field(default_factory=dict, compare=False)
+    """By case id, of a run just read; an index does not keep them."""
 
     @property
     def missing(self) -> list[str]:
@@ -84,7 +96,8 @@ class RunView:
 
 def view(run: Run, results: Iterable[CaseResult]) -> RunView:
     """Return a stored run as history sees it."""
-    samples = {result.case.id: sample(result) for result in results}
+    kept = list(results)
+    samples = {result.case.id: sample(result) for result in kept}
     return RunView(
         run_id=run.run_id,
         started=run.started,
@@ -96,6 +109,7 @@ def view(run: Run, results: Iterable[CaseResult]) -> RunView:
         selection=run.selection,
         lane=lane(run.environment, run.expectations),
         expectations=run.expectations,
+        traits={result.case.id: trait(result) for result in kept},
     )
 
 
@@ -147,6 +161,17 @@ def sample(result: CaseResult) -> Sample:
         expected=str(expectation.outcome) if expectation else "",
         expectation_at=(case.expectation_at or "") if expectation else "",
     )
+
+
+def trait(result: CaseResult) -> Trait:
+    """Return what one result has in common with others."""
+    family, found = result.case.family or result.case.model, result.localization
+    if found is None or (found.op is None and found.module is None):
+        return Trait(family)
+    if found.op is not None:
+        return Trait(family, found.op.op)
+    assert found.module is not None
+    return Trait(family, f"{re.sub('[0-9]+', '*', found.module.name)} of {family}")  # the layers of a model are alike
 
 
 def limits(tolerance: Tolerance) -> tuple[tuple[str, float], ...]:

@@ -126,6 +126,24 @@ def test_a_case_that_fails_tonight_is_not_well_whatever_else_is_said(hub: Hub) -
     assert told(hub, night(cause(a="fails"), well={"regressed": frozenset("a")}, number=2)) == []
 
 
+def test_a_case_is_in_one_issue_at_a_time(hub: Hub) -> None:
+    told(hub, night(cause("k1", a="fails", b="fails")))
+    assert told(hub, night(cause("k2", a="crashes"), number=2)) == [
+        "updated #1: regressed: a, b",
+        "opened: regressed: a",
+    ]
+    assert told(hub, night(cause("k2", b="crashes"), cause("k3", "drifted", a="slower"), number=3)) == [
+        "closed #1: regressed: a, b",
+        "updated #2: regressed: b",
+        "opened: drifted: a",
+    ]
+    assert hub.comments == [
+        (1, "Run `night-2`: 0 more, 0 well again, 1 left. 1 fail otherwise now and have another issue."),
+        (1, "Run `night-3`: 0 well again, none left. 1 fail otherwise now and have another issue."),
+        (2, "Run `night-3`: 1 more, 0 well again, 2 left."),
+    ]
+
+
 def test_causes_lanes_and_kinds_are_kept_apart(hub: Hub) -> None:
     told(hub, night(cause("k1", a="fails"), cause("k2", "drifted", a="error doubled")))
     told(hub, night(cause("k1", a="fails"), lane="s390x torch_spyre"))
