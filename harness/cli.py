@@ -199,13 +199,18 @@ def report(
     serve: Annotated[bool, typer.Option("--serve", help="Open it here, made anew while a run goes on.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --serve; 0: a free one.")] = 0,
 ) -> None:
-    """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs."""
+    """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs. Exit status 1: one is damaged."""
     from harness import nightly
 
-    nightly.publish(run_directories, out)
+    warnings: list[str] = []
+    nightly.publish(run_directories, out, warnings.append)
+    for warning in warnings:
+        typer.echo(f"conformance: warning: {warning}", err=True)
     typer.echo(f"report: {out / 'index.html'}")
     if serve:
         nightly.serve(run_directories, out, port, typer.echo)
+    if warnings:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import history, manifest, matrix, report, store
+from harness import condensed, history, manifest, matrix, report, store
+from harness.condensed import Condensed
 from harness.errors import UsageError
 from harness.records import Change, Policy, Requirement, Status
-from harness.report import ReportRun, RunDigest, SiteFacts
+from harness.report import ReportRun, SiteFacts
 
 BASELINES = Path("reports") / "baselines"
 REPRODUCERS = "reproducers"
 """Folder of a run directory with a reproducer per failed case, named by the case's slug."""
+DAMAGE = 3
+"""Damaged places that a warning names; the report has them all."""
 EVERYTHING = Policy(version=1, require=(Requirement(cases="*", status=(Status.PASS, Status.XFAIL, Status.SKIP)),))
 """The policy where no file gives one: each case passes, fails as it is known to, or is skipped with a reason."""
 WAYS: tuple[tuple[Literal["worse", "better", "neutral"], str], ...] = (
@@ -122,28 +125,38 @@ def gate(run: Path, against: Path, policy: Path | None, today: date) -> history.
     return history.gate(seen, rules, today, history.baseline.read(_file(seen, against)))
 
 
-def publish(directories: Iterable[Path], out: Path) -> SiteFacts:
+def publish(directories: Iterable[Path], out: Path, warn: Callable[[str], object] | None = None) -> SiteFacts:
     """Render run directories as one site: the newest in full, each with what changed since those before it.
 
-    One run's results are in memory at a time, beside the newest one's.
+    Earlier runs are read once; what is kept beside them is read from then on. ``warn`` is told, a sentence for
+    each run, what was damaged. One run's results are in memory at a time, beside the newest one's.
     """
-    newest: ReportRun | None = None
-    older: list[RunDigest] = []
-    views: dict[str, history.RunView] = {}
+    runs: dict[str, Condensed] = {}
+    newest: store.StoredRun | None = None
     for directory in directories:
-        stored = store.read_run(directory)
-        if stored.run.run_id in views:
+        found = condensed.kept(directory)
+        one, stored = (found, None) if found else condensed.condense(directory)
+        if one.run_id in runs:
             continue
-        views[stored.run.run_id] = history.view(stored.run, stored.results)
-        current = report_run(stored)
-        if newest is None or current.run_id > newest.run_id:
-            retired, newest = newest, current
-        else:
-            retired = current
-        if retired is not None:
-            older.append(report.digest(retired))
-    assert newest is not None, "the command line asks for one directory at least"
-    return report.render([*older, newest], out, changes=all_changes(list(views.values())))
+        runs[one.run_id] = one
+        if stored and one.run_id == max(runs):
+            newest = stored
+        if warn and (damage := one.digest.facts.damage):
+            warn(damaged(directory, damage))
+    assert runs, "the command line asks for one directory at least"
+    last = runs.pop(max(runs))
+    if newest is None or newest.run.run_id != last.run_id:
+        newest = store.read_run(last.directory)
+    older = [one.digest for one in runs.values()]
+    return report.render([*older, report_run(newest)], out, changes=all_changes([*runs.values(), last]))
+
+
+def damaged(directory: Path, damage: Sequence[str]) -> str:
+    """Return a sentence on what a reader of the run directory could not use."""
+    shown = "; ".join(damage[:DAMAGE])
+    more = f"; and {len(damage) - DAMAGE} more" if len(damage) > DAMAGE else ""
+    count = f"{len(damage)} {'place is' if len(damage) == 1 else 'places are'} damaged"
+    return f"{directory}: {count} and left out, the rest is shown: {shown}{more}"
 
 
 def report_run(stored: store.StoredRun) -> ReportRun:
@@ -179,8 +192,8 @@ def serve(directories: list[Path], out: Path, port: int, announce: Callable[[str
 
 def _state(directories: list[Path]) -> list[tuple[int, int]]:
     """What tells that a run directory has grown: sizes and times of its files."""
-    files = [path for directory in directories for path in sorted(directory.glob("*.json*"))]
-    return [(status.st_size, status.st_mtime_ns) for status in (path.stat() for path in files)]
+    files = [directory / name for directory in directories for name in (store.RUN_FILE, store.CASES_FILE)]
+    return [(status.st_size, status.st_mtime_ns) for status in (path.stat() for path in files if path.exists())]
 
 
 def _reproducers(stored: store.StoredRun) -> dict[str, Path]:
@@ -189,9 +202,9 @@ def _reproducers(stored: store.StoredRun) -> dict[str, Path]:
     return {case: place for case, place in places.items() if place.is_dir()}
 
 
-def all_changes(views: list[history.RunView]) -> list[Change]:
+def all_changes(runs: Sequence[Condensed]) -> list[Change]:
     """Return what changed in each run against those before it."""
-    return [change for current in views for change in history.changes(views, current)]
+    return [change for one in runs for change in one.changes(history.earlier(runs, one))]
 
 
 def case_history(index: str, case: str) -> list[dict[str, Any]]:

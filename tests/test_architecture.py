@@ -17,6 +17,7 @@ JOINTS = {
     "ci",
     "cli",
     "combinations",
+    "condensed",
     "control",
     "defects",
     "diagnosis",

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness import matrix, nightly
+from harness import condensed, matrix, nightly, store
 from harness.cli import app
 from harness.errors import UsageError
 from harness.records import ChangeKind, Status
@@ -191,9 +191,44 @@ def test_a_site_of_several_nights_shows_what_changed_in_each(tmp_path: Path) -> 
     assert (facts.run_id, facts.runs, facts.cases) == ("night-002", 3, 2)
     feed = (tmp_path / "site" / "feed.xml").read_text()
     assert feed.count("<entry>") == 2
-    views = [nightly.view(run) for run in runs]
-    found = [(c.run, c.kind, c.case[0]) for c in nightly.all_changes(views)]
+    kept = [one for run in runs if (one := condensed.kept(run))]
+    found = [(c.run, c.kind, c.case[0]) for c in nightly.all_changes(kept)]
     assert found == [("night-001", ChangeKind.REGRESSED, "a"), ("night-002", ChangeKind.REGRESSED, "b")]
+
+
+def test_the_next_night_reads_no_old_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [write_run(tmp_path / f"{n}", {"a": PASS if n < 2 else FAIL}, n) for n in range(4)]
+    nightly.publish(runs[:3], tmp_path / "site")
+    read = []
+    whole = store.read_run
+    monkeypatch.setattr(store, "read_run", lambda directory: read.append(directory.name) or whole(directory))
+    facts = nightly.publish(runs, tmp_path / "site")
+    assert (read, facts.runs, facts.run_id) == (["3"], 4, "night-003")
+    nightly.publish(runs[:3], tmp_path / "other")
+    assert read == ["3", "2"]  # the newest is shown in full
+    fresh = [write_run(tmp_path / "fresh" / f"{n}", {"a": PASS if n < 2 else FAIL}, n) for n in range(3)]
+    nightly.publish(fresh, tmp_path / "another")
+    for name in ("changes", "run-0", "run-1", "matrix", "ops"):
+        path = f"data/{name}.js"
+        assert (tmp_path / "other" / path).read_bytes() == (tmp_path / "another" / path).read_bytes()
+
+
+def test_a_damaged_run_is_reported_and_told_of(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"a": PASS, "b": PASS})
+    with (run / store.CASES_FILE).open("ab") as lines:
+        lines.write(b'{"case": 1}\n\xff\xfe\n{"case": {"id')
+    for _ in range(2):  # read, then kept
+        done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "site")])
+        assert (done.exit_code, done.stdout) == (1, f"report: {tmp_path / 'site' / 'index.html'}\n")
+        told, *more = done.stderr.splitlines()
+        assert more == []
+        assert told.startswith(
+            f"conformance: warning: {run}: 3 places are damaged and left out, the rest is shown: cases.jsonl:3: "
+        )
+        assert "; cases.jsonl:4: " in told
+        assert told.endswith("; cases.jsonl:5: torn last line, written when the run was killed")
+    assert "2 of 2 planned cases ended" in (tmp_path / "site" / "index.html").read_text()
+    assert conformance("report", write_run(tmp_path / "whole", {"a": FAIL}), "--out", tmp_path / "site")[0] == 0
 
 
 def test_report_served_is_made_anew_when_the_run_grows_and_ends_with_the_interrupt(tmp_path: Path) -> None:

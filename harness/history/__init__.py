@@ -4,8 +4,9 @@ from harness.history import baseline
 from harness.history.attribution import Suspect, explain, explain_change
 from harness.history.baseline import Baseline
 from harness.history.causes import Cause, causes, tell
-from harness.history.changes import changes, diff
+from harness.history.changes import changes, diff, earlier
 from harness.history.gate import GateResult, gate
+from harness.history.kept import dump, parse
 from harness.history.views import RunView, Sample, Trait, lane, sample, view
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "causes",
     "changes",
     "diff",
+    "dump",
+    "earlier",
     "explain",
     "explain_change",
     "gate",
     "lane",
+    "parse",
     "sample",
     "tell",
     "view",

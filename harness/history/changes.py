@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
+from typing import Protocol, TypeVar
 
 from harness.history.past import Past, past
 from harness.history.steps import Detector, Step, pooled_noise
@@ -32,9 +34,27 @@ def changes(previous: Sequence[RunView], current: RunView) -> tuple[Change, ...]
     The order of ``previous`` does not matter: runs count by their start, and those of another lane (host
     architecture, kind of device) or after ``current`` do not count. Without a past there is no change.
     """
-    before = [run for run in previous if run.lane == current.lane and _order(run) < _order(current)]
-    before = sorted({run.run_id: run for run in before}.values(), key=_order)[-DEPTH:]
-    return _compare(before, current)
+    return _compare(earlier(previous, current), current)
+
+
+class Dated(Protocol):
+    """A run as far as its place in a history goes."""
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def started(self) -> datetime: ...
+    @property
+    def lane(self) -> str: ...
+
+
+One = TypeVar("One", bound=Dated)
+
+
+def earlier(runs: Sequence[One], current: Dated) -> list[One]:
+    """Return the runs that ``current`` is held against, oldest first; `changes` looks at these alone."""
+    before = [run for run in runs if run.lane == current.lane and _order(run) < _order(current)]
+    return sorted({run.run_id: run for run in before}.values(), key=_order)[-DEPTH:]
 
 
 def diff(before: RunView, after: RunView) -> tuple[Change, ...]:
@@ -47,7 +67,7 @@ def diff(before: RunView, after: RunView) -> tuple[Change, ...]:
     return _compare([before], after)
 
 
-def _order(run: RunView) -> tuple[object, str]:
+def _order(run: Dated) -> tuple[datetime, str]:
     return (run.started, run.run_id)
 
 
