@@ -38,6 +38,7 @@ from spyre_emulator.faults import (  # noqa: E402
     switch_on_from,
     unregister_fault,
 )
+from spyre_emulator.operators import replacement  # noqa: E402
 from spyre_emulator.recording import CompileReport, OpVariant, Recording, record  # noqa: E402
 from spyre_emulator.settings import Settings, using  # noqa: E402
 
@@ -63,6 +64,7 @@ __all__ = [
     "faults",
     "record",
     "register_fault",
+    "replacement",
     "unregister_fault",
     "using",
 ]

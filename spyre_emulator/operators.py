@@ -21,6 +21,10 @@ ON_DEVICE = frozenset({ENABLED, FAILED})
 """States whose operators the device executes, rightly or not."""
 
 
+REPLACED = ("decomposed", "custom")
+"""States of the table in which an operator runs in another form than its own."""
+
+
 class OperatorRow(NamedTuple):
     """One operation and the published facts about it."""
 
@@ -79,6 +83,16 @@ def state_of(op: Any, *, compiled: bool) -> str:
         if row.state != "unsupported" and (row.compiled if compiled else row.eager):
             return FALLBACK if row.state == "cpu_fallback" else ENABLED
     return MISSING
+
+
+def replacement(overload: str) -> str | None:
+    """How the published stack brings an operator to the device in an equivalent form, by the overload's full name.
+
+    ``decomposed`` into other operators or made ``custom``; None for one with a kernel of its own, and an unknown one.
+    """
+    name = overload.split(".")[1] if "." in overload else overload
+    rows = _by_name().get(name) or _by_name().get(name.rstrip("_")) or []
+    return next((row.state for row in rows if row.state in REPLACED), None)
 
 
 def state_with_operands(op: Any, operands: tuple[constraints.Geometry, ...], *, compiled: bool) -> str:

@@ -108,6 +108,9 @@ class DeviceUse(Record):
     """Device bytes at the peak."""
     configuration: dict[str, str] = {}
     """Device or emulator settings that act on results; faults that were switched on among them."""
+    replaced: dict[str, str] | None = None
+    """The case's adapter: ops that the device ran in an equivalent form, each with its kind, ``decomposed`` or
+    ``custom``. None where the device does not tell."""
 
     @property
     def device_share(self) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import Case, CaseResult
+from harness.records import Case, CaseResult, Role
 from harness.report.columns import column_text
 from harness.report.digest import OUTCOMES, UNDEFINED, RunDigest
 from harness.report.numbers import json_number
@@ -91,7 +91,7 @@ def matrix(
     """The packed matrix. `changes`: words for what became of a case, by case id."""
     columns = configurations(rows)
     column = {one: code for code, one in enumerate(columns)}
-    families, architectures, tasks, flags, histories, labels = (Words() for _ in range(6))
+    families, architectures, adapters, tasks, flags, histories, labels = (Words() for _ in range(7))
     cases = [case for row in rows for case in row.cases]
     place = {case_id: at for at, case_id in enumerate(newest.ids)}
     at = [place[case.id] for case in cases]
@@ -102,6 +102,7 @@ def matrix(
         "tasks": [tasks.code(row.task) for row in rows],
         "families": [families.code(row.cases[0].family or "") for row in rows],
         "architectures": [architectures.code(_architecture(row, facts)) for row in rows],
+        "adapters": [adapters.code(_adapter(row, facts)) for row in rows],
         "counts": [len(row.cases) for row in rows],
         "config": [column[configuration(case)] for case in cases],
         "status": "".join(newest.statuses[i] for i in at),
@@ -116,6 +117,7 @@ def matrix(
             "task": tasks.words,
             "family": families.words,
             "architecture": architectures.words,
+            "adapter": adapters.words,
             "flags": flags.words,
             "history": histories.words,
             "labels": labels.words,
@@ -130,20 +132,40 @@ class CaseFacts:
 
     architecture: str
     flags: str
+    replaced: frozenset[str] | None = None
+    """Names, without overload, of the ops that the device ran in an equivalent form; None: not told."""
 
     @classmethod
     def of(cls, result: CaseResult) -> CaseFacts:
         """The facts of one result."""
         checkpoint = result.checkpoint
+        candidate = result.observations.get(Role.CANDIDATE)
+        replaced = candidate.device.replaced if candidate and candidate.device else None
         return cls(
             architecture=shown(checkpoint.architecture or "", NAME_LIMIT) if checkpoint else "",
             flags=" ".join(result.verdict.flags),
+            replaced=None if replaced is None else frozenset(shown(_short(op), NAME_LIMIT) for op in replaced),
         )
+
+
+def _short(op: str) -> str:
+    """``aten.native_layer_norm.default`` -> ``native_layer_norm``."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 2 else op
 
 
 def _architecture(row: ModelEntry, facts: Mapping[str, CaseFacts]) -> str:
     known = (facts[case.id].architecture for case in row.cases if case.id in facts)
     return next((name for name in known if name), "")
+
+
+def _adapter(row: ModelEntry, facts: Mapping[str, CaseFacts]) -> str:
+    """What the model needs in an equivalent form, over its cases; empty where no device told."""
+    told = [facts[case.id].replaced for case in row.cases if case.id in facts]
+    known = [one for one in told if one is not None]
+    if not known:
+        return ""
+    return " + ".join(sorted(frozenset[str]().union(*known))) or "no op replaced"
 
 
 def _number(value: float, digits: int) -> float | int | str | None:

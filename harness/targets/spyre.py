@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -75,7 +75,13 @@ class _EmulatorUsage:
             compiled=facts if facts.graphs else None,
             peak_memory=int(torch.spyre.max_memory_allocated()),  # type: ignore[attr-defined]
             configuration=self._stack.configuration(),
+            replaced=self._replaced(uses),
         )
+
+    def _replaced(self, uses: Iterable[OpUse]) -> dict[str, str]:
+        """Ops that ran on the device in an equivalent form."""
+        ran = sorted({use.op for use in uses if use.state in (OpState.SPYRE_ENABLED, OpState.SPYRE_FAILED)})
+        return {op: kind for op in ran if (kind := self._stack.replacement(op))}
 
 
 def _stack() -> ModuleType:

@@ -92,6 +92,17 @@ def test_sorting_and_grouping(visit):
     assert "sort=status" in page.url
 
 
+def test_grouping_by_adapter(visit):
+    page = ready(visit("matrix.html#group=adapter"))
+    heads = [text.splitlines()[0] for text in page.locator("tr.family th").all_inner_texts()]
+    assert sorted(heads) == ["gelu + native_layer_norm", "no op replaced", "not told by the device", "silu"]
+    page.locator("#query").fill("adapter:native_layer_norm")
+    expected = page.evaluate(
+        "report.open().then((world) => world.cases.filter((c) => ['minilm', 'bge'].includes(c.model.family)).length)"
+    )
+    assert shown(page) == expected > 0
+
+
 def test_the_export_is_what_is_shown(visit):
     page = ready(visit("matrix.html#q=" + "status%3Afail"))
     with page.expect_download() as download:

@@ -64,6 +64,11 @@ TASK_OF = {
     "bge": Task.EMBEDDING,
     "albert": Task.MASKED_LM,
 }
+REPLACED_BY = {
+    Task.CAUSAL_LM: {"aten.silu.default": "custom"},
+    Task.EMBEDDING: {"aten.native_layer_norm.default": "decomposed", "aten.gelu.default": "custom"},
+    Task.MASKED_LM: {},
+}
 HOSTILE = (
     '<img src=x onerror="window.pwned=1">',
     "</script><script>window.pwned=1</script>",
@@ -422,6 +427,7 @@ def _observations(case: Case, generator: random.Random, index: int) -> dict[Role
         else None,
         peak_memory=412_000_000,
         configuration={"rounding": "dlfloat16"},
+        replaced=None if case.family == "qwen" else REPLACED_BY[case.task],
     )
     common = {"threads": 1, "weights_digest": "c" * 64, "outputs": {}}
     return {

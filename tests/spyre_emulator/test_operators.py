@@ -83,3 +83,18 @@ def test_dtypes_and_spans_change_the_state():
     padded = ((2048, 152000), torch.float16)
     assert state(aten.mm.default, small, qwen) == "spyre_failed"
     assert state(aten.mm.default, small, padded) == "spyre_enabled"
+
+
+@pytest.mark.parametrize(
+    ("overload", "kind"),
+    [
+        ("aten.native_layer_norm.default", "decomposed"),
+        ("aten.silu_.default", "custom"),
+        ("aten.mm.default", None),
+        ("aten.sin.default", None),
+        ("other.unheard_of.default", None),
+        ("word", None),
+    ],
+)
+def test_what_runs_in_an_equivalent_form(overload, kind):
+    assert operators.replacement(overload) == kind

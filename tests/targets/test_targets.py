@@ -21,6 +21,7 @@ def test_cpu_counts_ops_and_not_views() -> None:
         ("aten.mm.default", OpState.SPYRE_ENABLED, 1),
         ("aten.relu.default", OpState.SPYRE_ENABLED, 1),
     ]
+    assert facts.replaced is None
     assert facts.ops[0].operands[1] == TensorSpec(shape=(3, 2), strides=(1, 3), dtype="float32")
 
 
@@ -45,6 +46,15 @@ def test_spyre_counts_native_and_fallback_ops() -> None:
     assert facts.peak_memory is not None
     assert facts.peak_memory >= 2 * 64 * 64
     assert facts.configuration["sencores"] == "32"
+    assert facts.replaced == {}
+
+
+def test_spyre_tells_what_ran_in_an_equivalent_form() -> None:
+    target = targets.get("spyre")
+    values = torch.randn(64, 64).half().to(target.device())
+    with target.recording() as usage:
+        _ = torch.nn.functional.silu(torch.nn.functional.layer_norm(values, (64,))) + values
+    assert usage.facts().replaced == {"aten.native_layer_norm.default": "decomposed", "aten.silu.default": "custom"}
 
 
 def test_spyre_compiles_once_per_shape() -> None:

@@ -75,8 +75,14 @@ report.evidence = (function () {
       .map((use) => [h("a", { class: "mono", href: "ops.html#op=" + encodeURIComponent(use.op) }, use.op), h("span", { class: "state " + use.state }, use.state), use.count.toLocaleString("en-US"), h("span", { class: "mono" }, use.operands.map((one, at) => [at ? ", " : "", operand(one)]))])));
     select.addEventListener("change", show);
     show();
-    return section("Ops: " + percent(share) + " of " + total.toLocaleString("en-US") + " calls on the device", meter, compiled(device.compiled), h("div", { class: "bar" }, select), box,
+    return section("Ops: " + percent(share) + " of " + total.toLocaleString("en-US") + " calls on the device", meter, compiled(device.compiled), adapter(device.replaced), h("div", { class: "bar" }, select), box,
       uses.length >= 400 ? h("p", { class: "quiet" }, "The 400 most troublesome variants; all of them are in ops.parquet of the run.") : null);
+  }
+  // Ops in an equivalent form: what the field calls the model's adapter.
+  function adapter(replaced) {
+    if (!replaced) return null;
+    const names = Object.entries(replaced);
+    return h("p", {}, "Run in an equivalent form: ", names.length ? names.map(([op, kind], at) => [at ? ", " : "", h("a", { class: "mono", href: "ops.html#op=" + encodeURIComponent(op) }, op), " (" + kind + ")"]) : "no op", ".");
   }
   function compiled(c) {
     return c ? facts([["Graphs", c.graphs], ["Graph breaks", c.graph_breaks], ["Recompiles", c.recompiles], ["Plan steps", c.plan_steps + " (" + c.fallback_steps + " fallback)"],

@@ -17,7 +17,7 @@ report.views["matrix.html"] = async function () {
     changed: ["changed last", (m, kept) => -Math.max(...kept.map((one) => one.changed() || 0))],
     name: ["name", (m) => m.name.toLowerCase()],
   };
-  const GROUPS = { "": "no groups", family: "by family", task: "by task", architecture: "by architecture" };
+  const GROUPS = { "": "no groups", family: "by family", task: "by task", architecture: "by architecture", adapter: "by adapter (replaced ops)" };
 
   const choose = (key, label, options) => h("select", { "aria-label": label, value: "", onchange: (event) => { state.write({ [key]: event.target.value }); bar.again(); } },
     Object.entries(options).map(([value, text]) => h("option", { value }, text)));
@@ -36,22 +36,22 @@ report.views["matrix.html"] = async function () {
     if (group.value) {
       const groups = new Map();
       for (const model of rows) groups.set(model[group.value], [...(groups.get(model[group.value]) || []), model]);
-      rows = [...groups].flatMap(([name, members]) => [{ group: name, count: members.length }, ...members]);
+      rows = [...groups].flatMap(([name, members]) => [{ group: name || (group.value === "adapter" ? "not told by the device" : "none"), count: members.length }, ...members]);
     }
     shown = rows.filter((row) => row.cases).flatMap((model) => kept.get(model));
     return rows;
   }
   const bar = report.filterBar(world, (predicate) => table.filter(predicate, arrange));
 
-  const COLUMNS = ["case", "model", "task", "family", "architecture", "target", "mode", "dtype", "shape", "status", "outcome", "error_ratio", "device_share", "seconds", "flags", "changes", "history"];
-  const line = (one) => [one.id, one.model.name, one.model.task, one.model.family, one.model.architecture, ...one.config, one.status, one.outcome, one.ratio, one.share, one.seconds, one.flags, one.labels, one.letters()];
+  const COLUMNS = ["case", "model", "task", "family", "architecture", "adapter", "target", "mode", "dtype", "shape", "status", "outcome", "error_ratio", "device_share", "seconds", "flags", "changes", "history"];
+  const line = (one) => [one.id, one.model.name, one.model.task, one.model.family, one.model.architecture, one.model.adapter, ...one.config, one.status, one.outcome, one.ratio, one.share, one.seconds, one.flags, one.labels, one.letters()];
   const cell = (value) => { let text = value === null ? "" : String(value); if (/^[=+\-@\t\r]/.test(text) && typeof value === "string" && Number.isNaN(Number(text))) text = "'" + text; return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; };
   const name = (kind) => "cases-" + report.site.runs[report.site.runs.length - 1].id + "." + kind;
   const csv = h("button", { type: "button", class: "button", onclick: () => report.save(name("csv"), "text/csv", [COLUMNS, ...shown.map(line)].map((row) => row.map(cell).join(",")).join("\n") + "\n") }, "CSV");
   const json = h("button", { type: "button", class: "button", onclick: () => report.save(name("json"), "application/json", JSON.stringify(shown.map((one) => Object.fromEntries(line(one).map((value, at) => [COLUMNS[at], value]))), null, 1)) }, "JSON");
   bar.node.append(sort, group, csv, json);
 
-  const HELP = [["granite", "words anywhere in the case id, family, architecture or outcome"], ["status:fail,error", "one of these statuses"], ["task: model: family: arch: target: mode: dtype: shape: outcome: flag:", "fields"],
+  const HELP = [["granite", "words anywhere in the case id, family, architecture or outcome"], ["status:fail,error", "one of these statuses"], ["task: model: family: arch: adapter: target: mode: dtype: shape: outcome: flag:", "fields"],
     ["ratio>5  share<100  seconds>=60", "numbers; NaN is above every limit"], ["change:regressed  change:worse", "what became of the case in the newest run"], ["seq:pass>fail", "statuses next to each other in the history"],
     ["since:7d", "the present status is not older than this"], ["count:fail>=3", "number of runs with a status"], ["is:different  is:unexpected", "moved between runs; needs attention now"],
     ["op:aten.sin  state:cpu_fallback", "uses an op; has an op in a state"], ["-mode:eager", "a minus excludes"]];

@@ -2,7 +2,7 @@
 "use strict";
 report.query = (function () {
   const FIELDS = {
-    model: (c) => c.model.name, task: (c) => c.model.task, family: (c) => c.model.family, arch: (c) => c.model.architecture,
+    model: (c) => c.model.name, task: (c) => c.model.task, family: (c) => c.model.family, arch: (c) => c.model.architecture, adapter: (c) => c.model.adapter,
     target: (c) => c.config[0], mode: (c) => c.config[1], dtype: (c) => c.config[2], shape: (c) => c.config[3],
     status: (c) => c.status, outcome: (c) => c.outcome, flag: (c) => c.flags, id: (c) => c.id,
   };
