@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -53,19 +55,23 @@ def merge(
     branch: BranchOption = "gh-pages",
     repository: RepositoryOption = Path(),
     baselines: Annotated[Path, typer.Option(metavar="FILE|FOLDER")] = Path("reports/baselines"),
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="No shard at all: all of them died.")] = False,
     summary: SummaryOption = None,
 ) -> None:
     """One run from all shards, held against history and baseline. Exit 1 when it is incomplete or worse."""
     from harness import github, jobs
 
     run = out / "run"
-    jobs.merge(shards, run, path, profile)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out}: {'is not empty' if out.is_dir() else 'is a file'}; name a new folder for the night")
+    directories = jobs.find_shards(shards, missing_ok=missing_ok)
     with tempfile.TemporaryDirectory(prefix="pages-") as name:
         github.checkout(repository, branch, Path(name))
+        jobs.merge(directories, run, path, profile)
         found = jobs.tonight(run, jobs.Archive(Path(name) / jobs.ARCHIVE))
     text = found.text()
     (out / "summary.md").write_text(text, encoding="utf-8")
-    (out / "issues.json").write_text(json.dumps(found.issues(), indent=1), encoding="utf-8")
+    found.issues().write(out)
     for file, patch in jobs.baseline_patches(found.view, baselines):
         if patch:
             (out / file).write_text(patch, encoding="utf-8")
@@ -84,11 +90,12 @@ def reproduce(
     path: ManifestOption = Path("models.yaml"),
 ) -> None:
     """A folder for each regression that reproduces it alone, as far as the search gets."""
-    from harness import jobs, search
+    from harness import github, jobs, search
 
+    facts = github.read_night(night)
     request = search.Request(path, night / "run", None, (), seconds)
     out.mkdir(parents=True, exist_ok=True)
-    for line in jobs.reproduce(json.loads((night / "issues.json").read_text()), request, out.absolute(), count):
+    for line in jobs.reproduce(facts, request, out.absolute(), count):
         typer.echo(line)
 
 
@@ -105,13 +112,13 @@ def issues(
     """One issue per cause: opened, updated, closed when fixed."""
     from harness import github, jobs
 
-    if not token or not repository:
+    if not token or not re.fullmatch(r"[^/\s]+/[^/\s]+", repository):
         raise UsageError("ci issues needs --repository OWNER/NAME and a token in GITHUB_TOKEN")
+    facts = github.read_night(night)
     links = [f"Results: {server}/{repository}/actions/runs/{run_id}"] if run_id else []
     links += [f"Reproducers: {reproducers}"] if reproducers else []
     links += ["", "A reproducer of any case: `conformance repro CASE --out FOLDER`."]
-    facts = json.loads((night / "issues.json").read_text())
-    for line in jobs.issues(facts, links, github.Client(api, repository, token)):
+    for line in jobs.issues(replace(facts, links=tuple(links)), github.Client(api, repository, token)):
         typer.echo(line)
 
 
@@ -134,9 +141,7 @@ def upstream(
     said, status = combinations.run(
         package,
         which,
-        combinations.Request(
-            path.absolute(), profile, folder, directory, options=tuple(context.args), missing_ok=missing_ok
-        ),
+        combinations.Request(path, profile, folder, directory, options=tuple(context.args), missing_ok=missing_ok),
     )
     typer.echo(said)
     raise typer.Exit(status)

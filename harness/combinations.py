@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from harness import bisection, environment, manifest, matrix, store, verdict
-from harness.errors import HarnessError
+from harness.errors import UsageError
 from harness.records import CaseResult, Outcome, OutcomeKind, Package, Run
 
 WHICH = ("pinned", "previous", "before-previous", "newest")
@@ -93,6 +93,7 @@ def run(package: str, which: str, request: Request) -> tuple[str, int]:
 
     Where the release cannot be had, the run directory says NOTRUN for each case, with the reason.
     """
+    matrix.plan(manifest.load(request.manifest), profile=request.profile)  # what is wrong there costs no installation
     pinned = installed(package)
     listed = bisection.available(package, request.pip_options)
     choice = choose(package, which, listed, pinned, cpu_builds=needs_cpu_build(package))
@@ -108,7 +109,7 @@ def run(package: str, which: str, request: Request) -> tuple[str, int]:
         except bisection.InstallError as error:
             return _not_run(package, choice.version, f"cannot be installed: {error}", request)
         python = str(layer.python.absolute())
-    command = [python, "-m", "harness", "run", "--manifest", str(request.manifest)]
+    command = [python, "-m", "harness", "run", "--manifest", str(request.manifest.absolute())]
     command += ["--profile", request.profile] if request.profile else []
     done = subprocess.run([*command, "--run-dir", str(request.run_directory), *request.options], check=False)
     return f"{package} {choice.version} ({which}): {request.run_directory}", done.returncode
@@ -139,8 +140,8 @@ def _not_run(package: str, version: str, reason: str, request: Request) -> tuple
 
 
 def installed(package: str) -> str:
-    """Return the release of this environment. Raises HarnessError without one."""
+    """Return the release of this environment. Raises UsageError without one."""
     found = next((one.version for one in environment.packages() if one.name == package), None)
     if found is None:
-        raise HarnessError(f"{package} is not installed here")
+        raise UsageError(f"--package {package}: is not installed here, so no release of it is the pinned one")
     return found

@@ -27,6 +27,12 @@ class StoreError(HarnessError):
     """A run directory cannot be read or written."""
 
 
+class StoredDataError(StoreError, UsageError):
+    """What was given as stored data cannot be taken: it is damaged, of a newer harness, or no part of the rest."""
+
+    exit_status = 2
+
+
 class CheckpointError(HarnessError):
     """A checkpoint could not be brought. `kind` is the outcome it stands for."""
 

@@ -6,15 +6,15 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness import environment, github, history, manifest, matrix, nightly, report, search, store
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, StoredDataError, UsageError
 from harness.records import Change, ChangeKind, ExpectationMode, Run, Status
 from harness.report import RunDigest
 from harness.store import StoredRun
@@ -95,19 +95,33 @@ def plan(manifest_path: Path, profile: str | None, shards: int) -> dict[str, str
     return {name: json.dumps(value, separators=(",", ":")) for name, value in jobs.items()}
 
 
-def merge(shards: Path, out: Path, manifest_path: Path, profile: str | None) -> StoredRun:
-    """Return the shards below a folder as one run of the whole profile, logs and tensors included.
+def find_shards(folder: Path, *, missing_ok: bool = False) -> list[Path]:
+    """Return the run directories below a folder. Raises UsageError where there is none, unless ``missing_ok``."""
+    found = sorted(path.parent for path in folder.glob(f"**/{store.RUN_FILE}"))
+    if not found and not missing_ok:
+        what = "holds no run directory" if folder.is_dir() else "is a file" if folder.exists() else "no such folder"
+        raise UsageError(f"{folder}: {what}; name the folder that holds the shards' run directories")
+    return found
+
+
+def merge(shards: Sequence[Path], out: Path, manifest_path: Path, profile: str | None) -> StoredRun:
+    """Return shards as one run of the whole profile, logs and tensors included.
 
     The plan is made anew from the manifest, so what no shard planned, or what a lost shard took with it, is
     missing in the run, which is then unfinished. Raises what `store.merge` raises.
     """
-    found = sorted(path.parent for path in shards.glob(f"**/{store.RUN_FILE}"))
-    runs = [store.read_run(directory) for directory in found]
+    runs = [store.read_run(directory) for directory in shards]
+    planned = _planned(runs, manifest_path, profile)
+    for stored in runs:
+        if stored.run.manifest_digest != planned.manifest_digest:
+            raise StoredDataError(
+                f"{stored.directory}: ran another manifest than {manifest_path} "
+                f"({stored.run.manifest_digest[:12]}, {planned.manifest_digest[:12]}); name its own with --manifest"
+            )
     with tempfile.TemporaryDirectory(prefix="plan-") as name:
-        planned = _planned(runs, manifest_path, profile)
         store.RunWriter(Path(name), planned).finish(planned.started, 0)
-        merged = store.merge([Path(name), *found], out)
-    for directory in found:
+        merged = store.merge([Path(name), *shards], out)
+    for directory in shards:
         for kind in ("logs", "tensors"):
             if (directory / kind).is_dir():
                 shutil.copytree(directory / kind, out / kind, dirs_exist_ok=True)
@@ -160,8 +174,8 @@ class Tonight:
         told = f"\n## Incomplete\n\n{problems}{missing}" if problems or missing else ""
         return f"{summary}{told}\n{history.tell(self.changes, [*self.past, self.view])}"
 
-    def issues(self) -> dict[str, Any]:
-        """Return what the issues of this lane are held against, as JSON."""
+    def issues(self) -> github.Night:
+        """Return what the issues of this lane are held against."""
         causes = [
             github.Cause(
                 key=cause.key,
@@ -172,13 +186,8 @@ class Tonight:
             )
             for cause in history.causes(self._reported(), [*self.past, self.view])
         ]
-        well = {kind: sorted(names) for kind, names in self._well().items()}
-        return {
-            "lane": self.view.lane,
-            "run_id": self.view.run_id,
-            "causes": [asdict(cause) for cause in causes],
-            "well": well,
-        }
+        well = {kind: frozenset(names) for kind, names in self._well().items()}
+        return github.Night(self.view.lane, self.view.run_id, tuple(causes), well)
 
     def _well(self) -> dict[str, set[str]]:
         """Return, by kind of change, the cases of which nothing of that kind is left."""
@@ -223,11 +232,11 @@ def baseline_patches(view: history.RunView, place: Path) -> Iterator[tuple[str, 
         yield "no-baseline.txt", reason + "\n"
 
 
-def reproduce(facts: Mapping[str, Any], request: search.Request, out: Path, count: int) -> Iterator[str]:
+def reproduce(night: github.Night, request: search.Request, out: Path, count: int) -> Iterator[str]:
     """Make a reproducer for the first case of each of the first regressions; yields a line for each."""
-    regressed = [cause for cause in facts["causes"] if cause["kind"] == ChangeKind.REGRESSED]
+    regressed = [cause for cause in night.causes if cause.kind == ChangeKind.REGRESSED]
     for cause in regressed[:count]:
-        case = next(iter(cause["cases"]))
+        case = next(iter(cause.cases))
         folder = out / matrix.slug(case)
         try:
             done = search.localize(case, request, folder)
@@ -239,15 +248,8 @@ def reproduce(facts: Mapping[str, Any], request: search.Request, out: Path, coun
         yield f"{case}: {said.splitlines()[0]}"
 
 
-def issues(facts: Mapping[str, Any], links: Sequence[str], client: github.Client) -> Iterator[str]:
+def issues(night: github.Night, client: github.Client) -> Iterator[str]:
     """Bring GitHub's issues up to tonight; yields a line for each thing done."""
-    night = github.Night(
-        lane=facts["lane"],
-        run_id=facts["run_id"],
-        causes=tuple(github.Cause(**{**cause, "suspects": tuple(cause["suspects"])}) for cause in facts["causes"]),
-        well={kind: frozenset(names) for kind, names in facts["well"].items()},
-        links=tuple(links),
-    )
     return github.carry_out(github.plan(client.issues(), night), client)
 
 

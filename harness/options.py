@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import re
@@ -140,8 +141,22 @@ def _refuse_places(option: Any) -> None:
             raise UsageError(f"--run-dir {option.run_dir}: is not empty and holds no run; name another folder")
     if option.report:
         refuse_foreign(Path(option.report))
-    if option.balance_by and not Path(option.balance_by).is_file():
-        raise UsageError(f"--balance-by {option.balance_by}: no such file; without it shards split in another way")
+    if option.balance_by:
+        _refuse_durations(Path(option.balance_by))
+
+
+def _refuse_durations(path: Path) -> None:
+    """Raise UsageError for a file with which this shard would take other cases than its neighbours leave it."""
+    if not path.is_file():
+        raise UsageError(f"--balance-by {path}: no such file; without it shards split in another way")
+    try:
+        seconds = json.loads(path.read_bytes())
+    except ValueError:
+        seconds = None
+    if not isinstance(seconds, dict):
+        raise UsageError(
+            f"--balance-by {path}: holds no seconds by case id; give the file that `conformance ci plan` wrote"
+        )
 
 
 def secrets() -> tuple[str, ...]:

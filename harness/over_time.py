@@ -122,6 +122,8 @@ def history_add(
     from harness import store
     from harness.history.index import Index
 
+    for directory in run_directories:
+        store.read_plan(directory)  # all of them, before anything is written
     history = Index(index)
     for directory in run_directories:
         stored = store.read_run(directory)

@@ -31,6 +31,8 @@ class Request:
 
 def localize(name: str, request: Request, reproducer: Path | None = None) -> LocalizeDone:
     """Search a case by its id. Raises UsageError for an id that is not there or a case that cannot run."""
+    if request.cache is not None and request.cache.exists() and not request.cache.is_dir():
+        raise UsageError(f"--cache {request.cache}: is a file; name a folder")
     case = _find(name, request)
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         settings = Settings(

@@ -71,6 +71,7 @@ def bisect(
 
     Interrupted, it goes on where it stopped. Environments go when it has ended; the journal stays.
     """
+    probe = _probe(name, request, say)
     axes = [
         Axis(package, bisection.releases(package, good, bad, request.pip_options)) for package, good, bad in packages
     ]
@@ -81,7 +82,6 @@ def bisect(
     journal = Journal(request.out / "journal.jsonl", f"{name}: {ends}, by {how}")
     if journal.answers:
         say(f"{len(journal.answers)} combinations are in the journal")
-    probe = _probe(name, request, say)
     finding = bisection.bisect(axes, probe, journal)
     by_package = {axis.package: axis for axis in axes}
     surveys = tuple(

@@ -85,7 +85,22 @@ def test_check_names_file_line_and_remedy(ask: Ask) -> None:
         (["report", "run", "--out", "models.yaml/x"], "models.yaml: file exists; name another path"),
         (["report", "run", "--out", "full"], "full: is not empty and holds no report; choose another folder"),
         (["report", "full"], "full: run.json is missing; it is no run directory. Name a directory that 'run' wrote."),
-        (["merge", "run", "--out", "models.yaml"], "models.yaml/logs: not a directory; name another path"),
+        (["report", "no"], "no: there is no such directory. Name a directory that 'run' wrote."),
+        (["diff", "run", "models.yaml"], "models.yaml: is a file. Name a directory that 'run' wrote."),
+        (
+            ["ops", "damaged"],
+            "damaged/run.json: not JSON (Expecting ':' delimiter: line 1 column 5 (char 4)). The",
+        ),
+        (["diff", "run", "newer"], "newer/run.json: schema 99 is newer than this harness understands (1). Upgrade "),
+        (["gate", "foreign", "--against", "x"], "foreign/run.json: run_id: Field required. The file is damaged or"),
+        (["localize", CASE, "--cache", "models.yaml"], "--cache models.yaml: is a file; name a folder"),
+        (["history", "add", "run", "no", "--index", "x"], "no: there is no such directory. Name a directory that"),
+        (["history", "add", "run", "--index", "words.tsv"], "words.tsv: is a file; name a folder for the index"),
+        (["history", "add", "run", "--index", "no://x"], "no://x: Protocol not known: no; name a folder, or a URL"),
+        (["history", "case", CASE, "--index", "x"], f"x has no run of {CASE}; add some with `conformance history add"),
+        (["bisect", "b", "--package", "p", "--good", "1", "--bad", "2"], "models.yaml has no case b; see `conformance"),
+        (["merge", "run", "--out", "models.yaml"], "models.yaml: is a file; name a new directory for the merged run."),
+        (["merge", "run", "--out", "full"], "full: is not empty; name a new directory for the merged run."),
         (["merge", "run", "--out", "run"], "run: holds a run already; name a new directory for the merged one."),
         (["gate", "run", "--against", "full", "--out", "x"], "full/nightly-x86_64-emulator.tsv does not exist; "),
         (["gate", "run", "--against", "garbage.tsv"], "garbage.tsv: cannot be read: "),
@@ -102,12 +117,16 @@ def test_input_that_cannot_be_meant(ask: Ask, run: Path, words: list[str], said:
     Path("full/mine").write_text("kept")
     Path("garbage.tsv").write_bytes(b"\xff\xfe\x00")
     Path("words.tsv").write_text("a\tb\n")
+    for name, text in (("damaged", '{"a"'), ("newer", '{"schema_version": 99}'), ("foreign", '{"schema_version": 1}')):
+        Path(name).mkdir()
+        Path(name, "run.json").write_text(text)
     Path("nan.tsv").write_text("# baseline 1 nightly x86_64 emulator\nc\tPASS\t-\tnan\n")
     status, _, err = ask(*words)
     assert (status, err.count("\n")) == (2, 1), err
     assert err.removeprefix("conformance: ").startswith(said)
     assert err.startswith("conformance: ") or said.startswith("no.yaml:1:")
-    assert Path("full/mine").read_text() == "kept"
+    assert [path.read_text() for path in Path("full").iterdir()] == ["kept"]
+    assert not Path("x").exists(), "nothing is written for input that is refused"
     assert Path("models.yaml").read_text() == ROW
 
 

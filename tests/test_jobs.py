@@ -165,8 +165,7 @@ def test_shards_that_left_nothing_at_all_make_the_merge_red(place: Path, tmp_pat
     run_shard(tmp_path / "shards/run-1-of-2", "1/2")
     arguments = ("--out", tmp_path / "night", "--profile", "nightly")
     assert conformance("ci", "merge", tmp_path / "shards", *arguments)[0] == 1
-    (tmp_path / "none").mkdir()
-    arguments = ("--out", tmp_path / "empty", "--profile", "nightly")
+    arguments = ("--out", tmp_path / "empty", "--profile", "nightly", "--missing-ok")
     assert conformance("ci", "merge", tmp_path / "none", *arguments)[0] == 1
     assert len(store.read_run(tmp_path / "empty" / "run").missing) == 6
 
@@ -177,7 +176,7 @@ def test_a_night_without_a_case_proves_nothing(place: Path, tmp_path: Path) -> N
     arguments = ("--shards", 2, "--profile", "nightly", "--durations", "durations.json", "--output", "outputs")
     assert conformance("ci", "plan", *arguments)[0] == 0
     assert "\ntrue\n" in Path("outputs").read_text()
-    arguments = ("--out", tmp_path / "night", "--profile", "nightly")
+    arguments = ("--out", tmp_path / "night", "--profile", "nightly", "--missing-ok")
     assert conformance("ci", "merge", tmp_path / "shards", *arguments)[0] == 3
 
 
@@ -185,8 +184,50 @@ def test_shards_of_another_manifest_are_refused(place: Path, tmp_path: Path) -> 
     run_shard(tmp_path / "shards/run-1-of-1", "1/1")
     with Path("models.yaml").open("a") as stream:
         stream.write(ROW % "d")
-    with pytest.raises(StoreError, match="different manifests"):
+    with pytest.raises(StoreError, match=r"run-1-of-1: ran another manifest than models.yaml \(\w{12}, \w{12}\); "):
         conformance("ci", "merge", tmp_path / "shards", "--out", tmp_path / "night", "--profile", "nightly")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("merge", "nope", "--out", "n"),
+            "nope: no such folder; name the folder that holds the shards' run",
+        ),
+        (("merge", "empty", "--out", "n"), "empty: holds no run directory; name the folder that holds the shards'"),
+        (("merge", "models.yaml", "--out", "n"), "models.yaml: is a file; name the folder that holds the shards'"),
+        (("merge", "damaged", "--out", "n"), "damaged/run.json: not JSON"),
+        (("merge", "shards", "--out", "damaged"), "damaged: is not empty; name a new folder for the night"),
+        (("merge", "shards", "--out", "n", "--repository", "nope"), "--repository nope: there is no such folder; "),
+        (("merge", "shards", "--out", "n", "--repository", "bare"), "--repository bare: has no remote 'origin'; "),
+        (("publish", "nope"), "nope: there is no such directory. Name a directory that 'run' wrote."),
+        (("reproduce", "nope", "--out", "n"), "nope/issues.json: there is no such file; name the folder that "),
+        (("reproduce", "damaged", "--out", "n"), "damaged/issues.json: lane: Field required; name the folder that "),
+        (("issues", "damaged"), "damaged/issues.json: lane: Field required; name the folder that "),
+        (("issues", "damaged", "--repository", "name"), "ci issues needs --repository OWNER/NAME and a token"),
+        (("plan", "--shards", "2", "--durations", "d", "--repository", "nope"), "--repository nope: there is no such "),
+        (("upstream", "--package", "nobody", "--which", "pinned", "--profile", "nightly"), "--package nobody: is not "),
+        (("upstream", "--package", "torch", "--which", "pinned", "--profile", "moon"), "no profile is called 'moon'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_wrong_is_named_before_anything_is_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    run_shard(Path("shards/run-1-of-1"), "1/1")
+    Path("empty").mkdir()
+    subprocess.run(["git", "init", "-q", "bare"], check=True)
+    Path("damaged").mkdir()
+    Path("damaged/run.json").write_text('{"a"')
+    Path("damaged/issues.json").write_text("{}")
+    before = sorted(Path().glob("[!.]*"))
+    with pytest.raises(UsageError) as caught:
+        conformance("ci", *words)
+    assert (str(caught.value).startswith(said), caught.value.exit_status) == (True, 2), caught.value
+    assert sorted(Path().glob("[!.]*")) == before
 
 
 def test_three_nights_regress_and_recover(place: Path, tmp_path: Path) -> None:

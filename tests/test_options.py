@@ -35,6 +35,10 @@ def settings(*words: str) -> Settings:
         ("--report full", "full: is not empty and holds no report; choose another folder for it"),
         ("--balance-by none", "--balance-by none: no such file; without it shards split in another way"),
         (
+            "--balance-by file",
+            "--balance-by file: holds no seconds by case id; give the file that `conformance ci plan` wrote",
+        ),
+        (
             "--drill *:run:exit=abc",
             "--drill '*:run:exit=abc': exit takes an argument of the form [0-9]{0,3}, not 'abc'",
         ),

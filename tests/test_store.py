@@ -251,8 +251,10 @@ def test_a_damaged_run_file_is_told(tmp_path: Path, content: bytes, told: str) -
 
 
 def test_half_of_a_run_directory_is_told_from_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="it is no run directory"):
+    with pytest.raises(UsageError, match="nowhere: there is no such directory"):
         read_run(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="it is no run directory"):
+        read_run(tmp_path)
     RunWriter(tmp_path, run_of("a")).append(result("a"))
     (tmp_path / RUN_FILE).rename(tmp_path / "away")
     with pytest.raises(UsageError, match=r"run.json is missing; cases.jsonl is there: the directory is half gone"):

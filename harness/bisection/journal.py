@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from harness.errors import StoreError, UsageError
+from harness.errors import StoredDataError, UsageError
 
 
 class Journal:
@@ -38,7 +38,7 @@ class Journal:
             for line in lines[1:]:
                 self._keep(line["key"], line["reading"], line["detail"])
         except (ValueError, KeyError, TypeError):
-            raise StoreError(f"{path}: is no journal of a bisection; remove it and start again") from None
+            raise StoredDataError(f"{path}: is no journal of a bisection; remove it and start again") from None
         if found is None:
             self._append({"subject": subject})
         elif found != subject:

@@ -1,6 +1,7 @@
 """What GitHub needs to be told: outputs, summaries, issues and the branch that serves the pages."""
 
-from harness.github.issues import Cause, Client, Issue, Night, carry_out, plan
+from harness.github.issues import Client, Issue, carry_out, plan
+from harness.github.night import Cause, Night, read_night
 from harness.github.outputs import append_summary, set_outputs
 from harness.github.pages import checkout, publish
 
@@ -14,5 +15,6 @@ __all__ = [
     "checkout",
     "plan",
     "publish",
+    "read_night",
     "set_outputs",
 ]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from harness.errors import HarnessError
+from harness.github.night import Cause, Night
 
 LABEL = "conformance"
 LISTED_CHARACTERS = 20_000
@@ -25,34 +26,6 @@ LISTED_CHARACTERS = 20_000
 REMEMBERED_CHARACTERS = 40_000
 """Of the packed ids that a body remembers. GitHub refuses a body of more than 65,536 characters."""
 _MARKER = re.compile(r"<!-- conformance (\{.*?\}) -->")
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Cases that got worse tonight for one reason."""
-
-    key: str
-    """Stable over nights."""
-    kind: str
-    """``regressed``, ``drifted`` or ``gone``: what its cases need to be well again."""
-    title: str
-    cases: Mapping[str, str]
-    """Case id -> what became of it, in a sentence."""
-    suspects: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Night:
-    """What the issues of one lane are held against."""
-
-    lane: str
-    """Host architecture and kind of device: another lane's issues are left alone."""
-    run_id: str
-    causes: tuple[Cause, ...]
-    well: Mapping[str, frozenset[str]]
-    """Kind -> cases of which nothing of that kind is left."""
-    links: tuple[str, ...] = ()
-    """Lines of Markdown: the run, the reproducers, the commands to type."""
 
 
 @dataclass(frozen=True)

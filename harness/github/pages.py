@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 
 TRIES = 10
 """Publishers that may come first, one after the other, before this one gives up."""
@@ -34,6 +34,8 @@ class _GitError(HarnessError):
 def checkout(repository: Path, branch: str, folder: Path, remote: str = "origin") -> str | None:
     """Lay the newest state of a remote branch into an empty folder; returns its commit, None without a branch."""
     folder.mkdir(parents=True, exist_ok=True)
+    if remote not in _git(repository, "remote").split():
+        raise UsageError(f"--repository {repository}: has no remote {remote!r}; name a clone that has one")
     if _tip(repository, remote, branch) is None:
         return None
     commit = _fetch(repository, remote, branch)
@@ -121,7 +123,8 @@ def _git(
         env={**os.environ, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
     )
     if done.returncode:
-        raise _GitError(f"git {arguments[0]} in {repository}: {done.stderr.strip() or 'refused without a word'}")
+        said = " ".join(done.stderr.split()) or "refused without a word"
+        raise _GitError(f"git {arguments[0]} in {repository}: {said}")
     return done.stdout.strip()
 
 
@@ -133,5 +136,6 @@ def _git_directory(repository: Path) -> Path:
         check=False,
     )
     if found.returncode:
-        raise _GitError(f"{repository}: is no git repository; run the step in a checkout")
+        what = "is no git repository" if repository.exists() else "there is no such folder"
+        raise UsageError(f"--repository {repository}: {what}; run the step in a checkout, or name one")
     return Path(found.stdout.strip())

@@ -73,8 +73,10 @@ def read(path: Path) -> Baseline:
         rows = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; `conformance baseline update RUN_DIR` writes it") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; name the file of a baseline") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: cannot be read: {error}; name the file of a baseline") from None
     head = re.fullmatch(r"# baseline (\d+) (\S+) (\S+ \S+)", rows[0] if rows else "")
     if head is None:
         raise UsageError(f"{path}:1: is no baseline; the first line is '# baseline {FORMAT} PROFILE LANE'")

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from harness.errors import StoreError
+from harness.errors import StoredDataError, UsageError
 from harness.history.rows import SCHEMAS, case_rows, metric_rows, op_rows, samples
 from harness.history.views import RunView, Sample, lane, view
 from harness.records import CaseResult, Environment, ExpectationMode, Run
@@ -66,23 +66,27 @@ class Index:
     """The history of many runs. Reading needs no run directory."""
 
     def __init__(self, url: str) -> None:
-        """Open or begin an index. Raises StoreError for one of a newer schema."""
-        self.fs, root = fsspec.url_to_fs(url)
+        """Open an index, which may be none yet. Raises StoredDataError for one of a newer schema."""
+        try:
+            self.fs, root = fsspec.url_to_fs(url)
+        except (ValueError, ImportError) as error:  # an unknown protocol, or one whose package is not installed
+            raise UsageError(f"{url}: {error}; name a folder, or a URL that fsspec opens here") from None
         self.root = root.rstrip("/")
+        if self.fs.isfile(self.root):
+            raise UsageError(f"{url}: is a file; name a folder for the index")
         self._check_schema()
 
     def _check_schema(self) -> None:
         path = f"{self.root}/index.json"
         if not self.fs.exists(path):
-            self._write(path, json.dumps({"schema": SCHEMA}).encode())
-            return
+            return  # it begins with the first run
         try:
             found = json.loads(self.fs.cat_file(path))["schema"]
         except (ValueError, KeyError, TypeError):
-            raise StoreError(f"{path}: is damaged; remove the index and add the run directories again") from None
+            raise StoredDataError(f"{path}: is damaged; remove the index and add the run directories again") from None
         if found != SCHEMA:
             remedy = "upgrade the harness" if found > SCHEMA else "add the run directories to a new index"
-            raise StoreError(f"{path}: schema {found}, this harness has {SCHEMA}; {remedy}")
+            raise StoredDataError(f"{path}: schema {found}, this harness has {SCHEMA}; {remedy}")
 
     def add(self, run: Run, results: Sequence[CaseResult]) -> None:
         """Add a run; one that is there already is written again."""
@@ -106,6 +110,8 @@ class Index:
 
     def add_rows(self, entry: RunEntry, tables: dict[str, dict[str, list[Any]]]) -> None:
         """Add a run's rows, column by column. The entry is written last: with it the run counts."""
+        if not self.fs.exists(f"{self.root}/index.json"):
+            self._write(f"{self.root}/index.json", json.dumps({"schema": SCHEMA}).encode())
         for name, columns in tables.items():
             table = pa.table(columns, schema=SCHEMAS[name])
             table = _with_run(table, entry).sort_by(SORT[name])
@@ -144,7 +150,7 @@ class Index:
             try:
                 found.append(RunEntry.model_validate_json(data))
             except ValidationError as error:
-                raise StoreError(f"{path}: {error.errors()[0]['msg']}; add the run again") from None
+                raise StoredDataError(f"{path}: {error.errors()[0]['msg']}; add the run again") from None
         return tuple(sorted(found, key=lambda entry: (entry.started, entry.run_id)))
 
     def case(self, case_id: str) -> list[tuple[str, Sample]]:
@@ -301,7 +307,7 @@ def _groups(file: pq.ParquetFile, key: str, low: str, high: str) -> pa.Table:
 def _upto(entries: Sequence[RunEntry], entry: RunEntry, until: str) -> bool:
     last = next((one for one in entries if one.run_id == until), None)
     if last is None:
-        raise StoreError(f"run {until} is not in the index; add its directory first")
+        raise StoredDataError(f"run {until} is not in the index; add its directory first")
     return (entry.started, entry.run_id) <= (last.started, last.run_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from harness.errors import StoreError, UsageError
+from harness.errors import StoredDataError, UsageError
 from harness.records import NO_RESULT, CaseResult, Run
 from harness.store.layout import RUN_FILE
 from harness.store.read import StoredRun, read_run
@@ -16,13 +16,16 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
     """Union of shards in a new run directory.
 
     Planned cases without a result stay missing and keep the run unfinished. A case that one shard could
-    not run takes the result of another that could. Raises StoreError, naming every case, for results that
+    not run takes the result of another that could. Raises StoredDataError, naming every case, for results that
     contradict one another, and for shards of different manifests or software.
     """
     if not directories:
         raise UsageError("merge: no run directory given.")
     if (out / RUN_FILE).exists():
         raise UsageError(f"{out}: holds a run already; name a new directory for the merged one.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        what = "is not empty" if out.is_dir() else "is a file"
+        raise UsageError(f"{out}: {what}; name a new directory for the merged run.")
     runs = [read_run(directory) for directory in directories]
     _require_one(runs, "manifests", lambda run: run.manifest_digest[:12])
     _require_one(runs, "software", lambda run: ", ".join(f"{p.name} {p.version}" for p in run.environment.packages))
@@ -58,7 +61,7 @@ def _union(runs: Iterable[StoredRun]) -> dict[str, CaseResult]:
             elif result.outcome.kind not in NO_RESULT and other != result:
                 conflicts.append(f"{key}: {home[key]} and {stored.directory} have different results")
     if conflicts:
-        raise StoreError(
+        raise StoredDataError(
             "\n".join(conflicts) + "\nShards must not overlap: run them with the same manifest and --shard I/N."
         )
     return results
@@ -68,4 +71,4 @@ def _require_one(runs: Iterable[StoredRun], what: str, fact: Callable[[Run], str
     told = {fact(stored.run): stored.directory for stored in runs}
     if len(told) > 1:
         different = "; ".join(f"{directory}: {text or 'not told'}" for text, directory in told.items())
-        raise StoreError(f"these shards ran different {what} and are no parts of one run: {different}")
+        raise StoredDataError(f"these shards ran different {what} and are no parts of one run: {different}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from harness.errors import StoreError, UsageError
+from harness.errors import StoredDataError, UsageError
 from harness.records import RUN_SCHEMA, CaseResult, Run
 from harness.store.layout import CASES_FILE, RUN_FILE
 
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 def read_run(directory: Path) -> StoredRun:
-    """Read a run directory. Raises UsageError when it is none, StoreError when it cannot be trusted."""
+    """Read a run directory. Raises UsageError when it is none, StoredDataError when it cannot be trusted."""
     run = read_plan(directory)
     results, problems = _read_cases(directory / CASES_FILE)
     planned = {case.id for case in run.plan}
@@ -57,24 +57,33 @@ def read_plan(directory: Path) -> Run:
     """Read run.json alone. Raises as `read_run` does."""
     path = directory / RUN_FILE
     if not path.is_file():
-        half_gone = (directory / CASES_FILE).exists()
-        hint = "cases.jsonl is there: the directory is half gone" if half_gone else "it is no run directory"
-        raise UsageError(f"{directory}: {RUN_FILE} is missing; {hint}. Name a directory that 'run' wrote.")
+        raise UsageError(f"{directory}: {_what_is_there(directory)}. Name a directory that 'run' wrote.")
     try:
         data: dict[str, Any] = json.loads(path.read_bytes())
         version = data.get("schema_version")
     except (ValueError, AttributeError, RecursionError) as error:
-        raise StoreError(f"{path}: not JSON ({error}). The file is damaged; restore or remove the run.") from error
+        raise StoredDataError(f"{path}: not JSON ({error}). The file is damaged; restore or remove the run.") from error
     if not isinstance(version, int):
-        raise StoreError(f"{path}: no schema_version. It was not written by this harness.")
+        raise StoredDataError(f"{path}: no schema_version. It was not written by this harness.")
     if version > RUN_SCHEMA:
-        raise StoreError(
+        raise StoredDataError(
             f"{path}: schema {version} is newer than this harness understands ({RUN_SCHEMA}). Upgrade the harness."
         )
     try:
         return Run.model_validate(data)
     except ValidationError as error:
-        raise StoreError(f"{path}: {_first(error)}. The file is damaged or from another program.") from error
+        raise StoredDataError(f"{path}: {_first(error)}. The file is damaged or from another program.") from error
+
+
+def _what_is_there(directory: Path) -> str:
+    """Return what stands where a run directory should be."""
+    if not directory.exists():
+        return "there is no such directory"
+    if not directory.is_dir():
+        return "is a file"
+    if (directory / CASES_FILE).exists():
+        return f"{RUN_FILE} is missing; {CASES_FILE} is there: the directory is half gone"
+    return f"{RUN_FILE} is missing; it is no run directory"
 
 
 def stream_results(directory: Path) -> Iterator[CaseResult]:
