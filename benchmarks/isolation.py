@@ -137,10 +137,11 @@ def forwards(case: Case, checkpoint: Checkpoint) -> Iterator[None]:
     target = targets.get(case.target)
     model = model.to(target.device())
     call: Callable[..., Any] = model
-    forced = None
+    forced: dict[str, torch.Tensor] = {}
     if case.mode is Mode.COMPILED:
         call = target.compile(model)
-        forced = subject.run(question, model, call, forced).get(subject.FORCED)
+        outputs = subject.run(question, model, call, forced)
+        forced = {name: tensor for name, tensor in outputs.items() if name.startswith(subject.FORCED)}
         yield
     with torch.no_grad():
         subject.run(question, model, call, forced)

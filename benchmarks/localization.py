@@ -40,7 +40,7 @@ def main(name: str) -> None:
     reference, candidate = subject.reference, subject.candidate()
     outputs = run(subject.question, candidate, candidate, subject.forced)
     both = peak()
-    expected = {key: value for key, value in reference.items() if key != "forced_tokens"}
+    expected = {key: value for key, value in reference.items() if key not in subject.forced}
     compare.compare_outputs(expected, outputs, None, logits=subject.logits)
     plain = time.monotonic() - began
     wanted = subjects.last_linear(subject)

@@ -43,6 +43,7 @@ def provenance(case: Case, checkpoint: Checkpoint, role: Role, dtype: Dtype, sta
         "checkpoint": checkpoint.digest,
         "inputs": case.inputs.model_dump_json(),
         "shape": str(case.shape),
+        "check": case.check.value if case.check.sets_shape else "outputs",
         "code": code_digest(),
         **stack,
     }

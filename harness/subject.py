@@ -20,16 +20,18 @@ from harness import apart, checkpoints, compare, targets, workloads
 from harness.checkpoints import LoadedModel
 from harness.errors import CheckpointError, UsageError
 from harness.isolate.child import Marker
+from harness.localize import Taken
 from harness.records import (
     CandidateDone,
     CandidateWork,
     Case,
+    Check,
     Checkpoint,
+    Comparison,
     CompileFacts,
     DeviceUse,
     Drill,
     Dtype,
-    Inputs,
     Mode,
     Observation,
     OutcomeKind,
@@ -37,30 +39,15 @@ from harness.records import (
     ReferencePart,
     ReferenceWork,
     Role,
+    Sampling,
     Stage,
 )
 from harness.references import TENSORS
 from harness.targets.torch_device import tensor_spec
-from harness.workloads.base import Batch, make_batch
+from harness.workloads import FORCED, Question
+from harness.workloads.base import make_batch, token_rows
 from harness.workloads.embedding import checkpoint_pooling
-
-Tensors = dict[str, torch.Tensor]
-FORCED = "forced_tokens"
-
-
-@dataclass(frozen=True)
-class Question:
-    """What this case asks: the workload with its batch."""
-
-    workload: workloads.Workload
-    batch: Batch
-    inputs: Inputs
-
-    def shorter(self) -> Question:
-        """The same with one decode step at most: what is taken apart module by module."""
-        steps = self.inputs.decode_steps
-        short = self.inputs.model_copy(update={"decode_steps": 1 if steps is None else min(1, steps)})
-        return replace(self, inputs=short)
+from harness.workloads.question import Tensors
 
 
 def make_references(mark: Marker, request: str) -> ReferenceDone:
@@ -75,13 +62,11 @@ def _make_part(mark: Marker, work: ReferenceWork, part: ReferencePart, question:
     """One observation on the CPU, written to its folder."""
     mark(Stage.LOAD)
     loaded = load(work.checkpoint, question.workload, part.dtype)
-    forced = None
-    if part.role is Role.CONTROL:
-        forced = forced_tokens(Path(work.reference_folder))
+    forced = forced_tokens(Path(work.reference_folder)) if part.role is Role.CONTROL else {}
     mark(Stage.RUN)
     outputs = run(question, loaded.model, loaded.model, forced)
     if part.role is Role.REFERENCE:
-        _agree_with_itself(outputs, run(question, loaded.model, loaded.model, outputs.get(FORCED)))
+        _agree_with_itself(outputs, run(question, loaded.model, loaded.model, _tokens(outputs)))
     save_file(outputs, Path(part.folder) / TENSORS)
     observation = Observation(
         role=part.role,
@@ -108,80 +93,143 @@ def _agree_with_itself(first: Tensors, second: Tensors) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """The device under test with the case's model on it."""
+
+    loaded: LoadedModel
+    model: torch.nn.Module
+    target: targets.Target
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a candidate said, and what the device did for it."""
+
+    outputs: Tensors
+    device_use: DeviceUse
+    notes: tuple[str, ...]
+
+
 def observe_candidate(mark: Marker, request: str) -> CandidateDone:
     """Run a case on its target and compare with the stored reference and control."""
     work = CandidateWork.model_validate_json(request)
-    case, began = work.case, time.monotonic()
+    began = time.monotonic()
     mark(Stage.LOAD)
-    question = question_of(case, work.checkpoint)
-    loaded = load(work.checkpoint, question.workload, case.dtype)
-    reference = load_file(Path(work.reference_folder) / TENSORS)
-    forced = reference.pop(FORCED, None)
+    question = question_of(work.case, work.checkpoint)
+    forced = forced_tokens(Path(work.reference_folder))
+    candidate = _placed(mark, work, question)
+    answer = _answer(mark, work.case, question, candidate, forced)
+    mark(Stage.COMPARE)
+    comparison = _compared(work, question, candidate, answer)
+    seconds = max(apart.LEAST_SECONDS, time.monotonic() - began)
+    answer, taken = _looked_into(work, question, candidate, answer, forced, seconds)
+    return CandidateDone(
+        observation=_observation(mark, work, candidate, answer),
+        comparison=comparison.model_copy(update={"outputs": (*comparison.outputs, *taken.worst)}),
+        modules=taken.evidence,
+    )
 
+
+def _placed(mark: Marker, work: CandidateWork, question: Question) -> Candidate:
+    """Load the case's model and move it to its target."""
+    loaded = load(work.checkpoint, question.workload, work.case.dtype)
     mark(Stage.PLACE)
-    target = targets.get(case.target)
+    target = targets.get(work.case.target)
     device = torch.device("cpu") if drilled(mark, "cpu") else target.device()
     model = loaded.model.to(device)
     scale(mark, model)
+    return Candidate(loaded, model, target, device)
 
-    call: Callable[..., Any] = model
+
+def _answer(mark: Marker, case: Case, question: Question, candidate: Candidate, forced: Tensors) -> Answer:
+    """Ask the candidate, in the case's mode: a compiled one twice, since its first run compiles."""
+    call: Callable[..., Any] = candidate.model
     warm: Tensors | None = None
     compiled: CompileFacts | None = None
     if case.mode is Mode.COMPILED:
         mark(Stage.COMPILE)
-        with target.recording() as compiling:
-            call = target.compile(model)
-            warm = run(question, model, call, forced)
+        with candidate.target.recording() as compiling:
+            call = candidate.target.compile(candidate.model)
+            warm = run(question, candidate.model, call, forced)
         compiled = compiling.facts().compiled
     mark(Stage.RUN)
-    with target.recording() as usage:
-        outputs = run(question, model, call, forced)
-    device_use = usage.facts().model_copy(update={"compiled": compiled})
+    with candidate.target.recording() as usage:
+        outputs = run(question, candidate.model, call, forced)
+    use = usage.facts().model_copy(update={"compiled": compiled})
+    return Answer(outputs, use, _repeatable(warm, outputs))
 
-    mark(Stage.COMPARE)
-    save_file(outputs, work.tensors)
+
+def _compared(work: CandidateWork, question: Question, candidate: Candidate, answer: Answer) -> Comparison:
+    """Store the outputs and compare them with the stored reference and control."""
+    save_file(answer.outputs, work.tensors)
+    stored = load_file(Path(work.reference_folder) / TENSORS)
+    reference = {name: tensor for name, tensor in stored.items() if not name.startswith(FORCED)}
     control = load_file(Path(work.control_folder) / TENSORS)
-    format_ = number_format(case, device)
-    comparison = compare.compare_outputs(
-        reference,
-        outputs,
-        control,
-        logits=question.workload.logits,
-        candidate_format=format_,
-        control_format=case.dtype.value,
+    return compare_answers(
+        work.case, question, reference, answer.outputs, control, number_format(work.case, candidate.device)
     )
-    seconds = max(apart.LEAST_SECONDS, time.monotonic() - began)
+
+
+def compare_answers(
+    case: Case, question: Question, reference: Tensors, outputs: Tensors, control: Tensors, candidate_format: str
+) -> Comparison:
+    """The numbers of a case, its check's own among them."""
+    sides = question.invariance(reference, outputs, control)
+    expected, found, scale_ = (own | more for own, more in zip((reference, outputs, control), sides, strict=True))
+    return compare.compare_outputs(
+        expected,
+        found,
+        scale_,
+        logits=question.logits(expected),
+        candidate_format=candidate_format,
+        control_format=case.dtype.value,
+        masks=question.masks(expected),
+        sampling=(case.inputs.sampling or Sampling()) if case.check is Check.SAMPLING else None,
+    )
+
+
+def _looked_into(
+    work: CandidateWork, question: Question, candidate: Candidate, answer: Answer, forced: Tensors, seconds: float
+) -> tuple[Answer, Taken]:
+    """Each op variant run alone, where there is no compiled graph around it, and the forward module by module."""
+    case, model = work.case, candidate.model
 
     def short_forward(model: torch.nn.Module) -> object:
         return run(question.shorter(), model, model, forced)
 
     if case.mode is Mode.EAGER:
-        device_use = apart.check_ops(
-            device_use, model, short_forward, control_format=case.dtype.value, seconds=seconds / 2
+        use = apart.check_ops(
+            answer.device_use, model, short_forward, control_format=case.dtype.value, seconds=seconds / 2
         )
+        answer = replace(answer, device_use=use)
     taken = apart.take_apart(
         work.checkpoint,
         model,
         short_forward,
-        formats=(format_, case.dtype.value),
+        formats=(number_format(case, candidate.device), case.dtype.value),
         auto_class=question.workload.auto_class,
         seconds=seconds,
         memory=work.memory,
     )
-    observation = Observation(
+    return answer, taken
+
+
+def _observation(mark: Marker, work: CandidateWork, candidate: Candidate, answer: Answer) -> Observation:
+    """The record of what ran."""
+    return Observation(
         role=Role.CANDIDATE,
-        target=case.target,
-        dtype=case.dtype,
-        mode=case.mode,
+        target=work.case.target,
+        dtype=work.case.dtype,
+        mode=work.case.mode,
         threads=work.threads,
-        weights_digest=loaded.weights_digest,
-        outputs={name: tensor_spec(tensor) for name, tensor in outputs.items()},
-        device=device_use,
+        weights_digest=candidate.loaded.weights_digest,
+        outputs={name: tensor_spec(tensor) for name, tensor in answer.outputs.items()},
+        device=answer.device_use,
         drills=tuple(str(drill) for drill in mark.drills),
-        notes=(*loaded.notes, *_repeatable(warm, outputs)),
+        notes=(*candidate.loaded.notes, *answer.notes),
     )
-    whole = comparison.model_copy(update={"outputs": (*comparison.outputs, *taken.worst)})
-    return CandidateDone(observation=observation, comparison=whole, modules=taken.evidence)
 
 
 def probe_device(mark: Marker, target: str) -> DeviceUse:
@@ -203,14 +251,16 @@ def question_of(case: Case, checkpoint: Checkpoint) -> Question:
     inputs = case.inputs
     if inputs.pooling == "checkpoint":
         inputs = inputs.model_copy(update={"pooling": checkpoint_pooling(folder)})
-    batch = make_batch(
-        inputs,
-        case.shape,
-        folder,
-        lambda: checkpoints.load_tokenizer(checkpoint),
-        repeat=workload.auto_class == "AutoModelForCausalLM",
-    )
-    return Question(workload, batch, inputs)
+    causal = workload.auto_class == "AutoModelForCausalLM"
+
+    def tokenizer() -> Any:
+        return checkpoints.load_tokenizer(checkpoint)
+
+    if case.check.sets_shape:
+        batches = workloads.asks(case.check, token_rows(inputs, folder, tokenizer), causal=causal)
+    else:
+        batches = (workloads.Ask(make_batch(inputs, case.shape, folder, tokenizer, repeat=causal)),)
+    return Question(workload, batches, inputs)
 
 
 def load(checkpoint: Checkpoint, workload: workloads.Workload, dtype: Dtype) -> LoadedModel:
@@ -218,15 +268,19 @@ def load(checkpoint: Checkpoint, workload: workloads.Workload, dtype: Dtype) -> 
     return checkpoints.load_model(checkpoint, workload.auto_class, dtype.value)
 
 
-def forced_tokens(folder: Path) -> torch.Tensor | None:
-    """The tokens that a stored reference chose, int64 ``[batch, steps]``; None where the task decodes none."""
-    return load_file(folder / TENSORS).get(FORCED)
+def forced_tokens(folder: Path) -> Tensors:
+    """The tokens that a stored reference chose, each int64 ``[batch, steps]``; none where the task decodes none."""
+    return _tokens(load_file(folder / TENSORS))
 
 
-def run(question: Question, model: torch.nn.Module, call: Callable[..., Any], forced: torch.Tensor | None) -> Tensors:
-    """The workload's named outputs on the host."""
+def _tokens(outputs: Tensors) -> Tensors:
+    return {name: tensor for name, tensor in outputs.items() if name.startswith(FORCED)}
+
+
+def run(question: Question, model: torch.nn.Module, call: Callable[..., Any], forced: Tensors) -> Tensors:
+    """The question's named outputs on the host."""
     with torch.no_grad():
-        return question.workload.run(model, call, question.batch, question.inputs, forced)
+        return question.run(model, call, forced)
 
 
 def number_format(case: Case, device: torch.device) -> str:

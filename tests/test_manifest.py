@@ -239,6 +239,18 @@ def test_all_problems_at_once_in_order_of_lines(tmp_path: Path) -> None:
         ("task: embedding", "models.good has nothing to ask: give 'inputs' with 'texts' or 'ids' there or under"),
         ("task: masked-lm\n    inputs: {texts: [No mask here.]}", "a masked-lm text has no [MASK]"),
         ("task: causal-lm\n    inputs: {texts: [a], ids: [[1]]}", "give 'texts' or 'ids', not both"),
+        (
+            "task: embedding\n    inputs: {texts: [a]}\n    axes: {check: [left-padding]}",
+            "models.good: the check left-padding means nothing to embedding; remove it from its axes",
+        ),
+        (
+            "task: causal-lm\n    axes: {shape: [b1s8], check: [outputs, batch-invariance]}",
+            "models.good: the check batch-invariance sets the shape itself; add 'natural' to the row's shapes",
+        ),
+        (
+            "task: embedding\n    inputs: {texts: [a], sampling: {draws: 100}}",
+            "models.good.inputs.sampling means nothing to embedding, only to causal-lm; remove it",
+        ),
         ("task: causal-lm\n    inputs: {ids: [[]]}", "an empty text or sequence asks nothing"),
         ("task: !!python/object:os.system causal-lm", "the tag tag:yaml.org,2002:python/object:os.system is not"),
         ('task: causal-lm\n    licence: "\\ud800"', "half a surrogate pair is no character"),

@@ -56,6 +56,38 @@ def test_plan_is_rows_times_axes_in_order() -> None:
     assert [str(case.shape) for case in cases[:2]] == ["None", "b2s8"]
 
 
+def test_checks_are_cases_of_their_own_and_those_that_set_the_shape_have_the_natural_one() -> None:
+    axes = {"mode": ["eager"], "shape": ["natural", "b2s8"], "check": ["outputs", "sampling", "left-padding"]}
+    cases = matrix.plan(manifest_of({"a": hub()}, axes=axes))
+    assert ids(cases) == [
+        "a/causal-lm/spyre-eager-float16",
+        "a/causal-lm/spyre-eager-float16-b2s8",
+        "a/causal-lm/spyre-eager-float16-b2s8-sampling",
+        "a/causal-lm/spyre-eager-float16-left-padding",
+        "a/causal-lm/spyre-eager-float16-sampling",
+    ]
+    assert [case.variant for case in cases] == ["", "b2s8", "b2s8-sampling", "left-padding", "sampling"]
+
+
+def test_an_entry_can_speak_of_one_check() -> None:
+    row = hub(
+        axes={"mode": ["eager"], "check": ["outputs", "left-padding"]},
+        exclude=[{"check": "left-padding", "reason": "masks are not lowered yet"}],
+    )
+    cases = matrix.plan(manifest_of({"a": row}))
+    assert [(case.check, case.excluded) for case in cases] == [
+        ("outputs", None),
+        ("left-padding", "masks are not lowered yet"),
+    ]
+
+
+def test_a_profile_can_plan_some_values_of_the_axes() -> None:
+    axes = {"mode": ["eager", "compiled"], "check": ["outputs", "sampling"]}
+    few = {"few": {"axes": {"mode": ["eager"], "check": ["outputs"]}}}
+    cases = matrix.plan(manifest_of({"a": hub()}, axes=axes, profiles=few), profile="few")
+    assert ids(cases) == ["a/causal-lm/spyre-eager-float16"]
+
+
 def test_plan_merges_what_a_row_leaves_open() -> None:
     row = hub(
         inputs={"texts": ["Mine"]},
@@ -124,7 +156,7 @@ def test_profiles_plan_their_own_rows_only() -> None:
         "smollm2-135m/causal-lm/spyre-compiled-float16",
         "smollm2-135m/causal-lm/spyre-eager-float16",
     ]
-    assert len(matrix.plan(own, profile="nightly")) == len(matrix.plan(own)) == 28
+    assert len(matrix.plan(own, profile="nightly")) == len(matrix.plan(own)) == 40
     with pytest.raises(UsageError, match=r"no profile is called 'nigthly' .* did you mean 'nightly'"):
         matrix.plan(own, profile="nigthly")
 

@@ -13,6 +13,7 @@ import harness
 from harness.errors import CheckpointError
 from harness.records import (
     Case,
+    Check,
     Checkpoint,
     Dtype,
     Inputs,
@@ -85,8 +86,9 @@ def test_an_entry_comes_back_as_it_was_published(tmp_path: Path) -> None:
         facts(dtype=Dtype.BFLOAT16),
         facts(inputs=Inputs(ids=((1, 3),))),
         facts(task=Task.MASKED_LM),
+        facts(check=Check.LEFT_PADDING),
     ],
-    ids=["torch", "threads", "cpu", "dtype", "inputs", "task"],
+    ids=["torch", "threads", "cpu", "dtype", "inputs", "task", "check"],
 )
 def test_everything_a_reference_depends_on_is_in_its_key(tmp_path: Path, other: dict[str, str]) -> None:
     store = ReferenceStore(tmp_path)
@@ -102,6 +104,10 @@ def test_the_code_that_makes_references_is_in_the_key() -> None:
 
 def test_the_target_is_not_in_the_key() -> None:
     assert facts(target="cpu", mode=Mode.COMPILED, model="renamed") == facts()
+
+
+def test_a_check_that_asks_the_same_has_the_same_reference() -> None:
+    assert facts(check=Check.SAMPLING) == facts()
 
 
 def refused(store: ReferenceStore, what: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ import torch
 from harness.compare import compare_outputs
 from harness.records import (
     Case,
+    Check,
     DeviceUse,
     Dtype,
     Expectation,
@@ -21,6 +22,7 @@ from harness.records import (
     Outcome,
     OutcomeKind,
     Role,
+    Sampling,
     Stage,
     Status,
     Task,
@@ -160,7 +162,7 @@ def test_every_outcome_has_its_status(kind):
     assert ended.status not in (Status.PASS, Status.XFAIL, Status.XPASS)
 
 
-def test_c04_nothing_compared_is_an_error():
+def test_nothing_compared_is_an_error():
     outputs = {"a": torch.ones(0), "b": object()}
     empty = judge(case(), COMPLETED, compare_outputs(outputs, outputs, None), observations())
     assert empty.status is Status.ERROR
@@ -170,14 +172,14 @@ def test_c04_nothing_compared_is_an_error():
 
 
 @pytest.mark.parametrize("device", [None, DeviceUse(ops_on_device=0, fallbacks=9)])
-def test_c17_a_device_that_did_nothing_is_an_error(device):
+def test_a_device_that_did_nothing_is_an_error(device):
     reference, *_ = tensors()
     idle = verdict(reference, reference.half(), observed=observations(device=device))
     assert idle.status is Status.ERROR
     assert idle.sentence.startswith("not_exercised: ")
 
 
-def test_c18_fallbacks_are_flagged():
+def test_fallbacks_are_flagged():
     reference, *_ = tensors()
     use = DeviceUse(ops_on_device=5, fallbacks=2)
     passed = verdict(reference, reference.half(), observed=observations(device=use))
@@ -185,7 +187,7 @@ def test_c18_fallbacks_are_flagged():
     assert passed.sentence.endswith("5 ops on the device, 2 on the CPU")
 
 
-def test_c20_other_weights_are_an_error():
+def test_other_weights_are_an_error():
     reference, *_ = tensors()
     differ = verdict(reference, reference.half(), observed=observations(weights_digest="cd" * 32))
     assert differ.status is Status.ERROR
@@ -196,7 +198,7 @@ def test_c20_other_weights_are_an_error():
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_c01_a_constant_side_fails(swapped):
+def test_a_constant_side_fails(swapped):
     sides = [torch.rand(100, generator=torch.Generator().manual_seed(2)), torch.ones(100)]
     reference, candidate = sides[::-1] if swapped else sides
     failed = verdict(reference, candidate, name="y")
@@ -204,7 +206,7 @@ def test_c01_a_constant_side_fails(swapped):
     assert ("likely an unwritten buffer" in failed.sentence) is not swapped
 
 
-def test_c02_nan_on_both_sides_is_never_a_silent_pass():
+def test_nan_on_both_sides_is_never_a_silent_pass():
     reference = torch.tensor([1.0, 2.0, 3.0, NAN, 5.0])
     passed = verdict(reference, reference.half(), name="y")
     assert (passed.status, passed.flags) == (Status.PASS, ("nan_in_reference",))
@@ -223,25 +225,25 @@ def test_c02_nan_on_both_sides_is_never_a_silent_pass():
         (NAN, INF, "1 of another kind"),
     ],
 )
-def test_c03_c08_nonfinite_differences_fail_by_class(reference, candidate, words):
+def test_nonfinite_differences_fail_by_class(reference, candidate, words):
     failed = verdict(torch.tensor([1.0, reference]), torch.tensor([1.0, candidate]), name="y")
     assert failed.status is Status.FAIL
     assert words in failed.sentence
 
 
-def test_c09_the_unaligned_dimension_is_named():
+def test_the_unaligned_dimension_is_named():
     reference = torch.ones(2, 65)
     reference[1, 3] = NAN
     candidate = torch.where(reference.isnan(), INF, reference)
     assert "the last dimension 65 is no multiple of 64" in verdict(reference, candidate, name="y").sentence
 
 
-def test_c05_a_wider_vocabulary_names_both_widths():
+def test_a_wider_vocabulary_names_both_widths():
     failed = verdict(torch.ones(1, 2, 50257), torch.ones(1, 2, 50304), torch.ones(1, 2, 50257))
     assert failed.sentence == ("structure of logits differs: shape (1, 2, 50304) against the reference's (1, 2, 50257)")
 
 
-def test_c07_integers_are_exact():
+def test_integers_are_exact():
     ids = torch.tensor([1, 2, 2**31 + 5])
     narrowed = verdict(ids, ids.to(torch.int32), name="ids")
     assert narrowed.status is Status.FAIL
@@ -251,7 +253,7 @@ def test_c07_integers_are_exact():
     assert "ids came back as int32 where the reference has int64" in same.sentence
 
 
-def test_c10_unwritten_buffers_and_copies_are_hinted_at():
+def test_unwritten_buffers_and_copies_are_hinted_at():
     pattern = torch.full((4,), 0xAAAAAAAA - (1 << 32), dtype=torch.int32)
     failed = verdict(torch.arange(4), pattern, name="ids")
     assert "one value throughout (0xaaaaaaaa), likely an unwritten buffer" in failed.sentence
@@ -271,7 +273,7 @@ def tie(gap, flipped_by, control_error):
     return verdict(reference, candidate, control)
 
 
-def test_c13_a_swap_within_a_tie_is_no_wrong_token():
+def test_a_swap_within_a_tie_is_no_wrong_token():
     for gap in (0.0, 0.05):
         tied = tie(gap, gap + 0.01, 0.005)
         assert (tied.status, tied.flags) == (Status.PASS, ("near_tie",))
@@ -280,7 +282,7 @@ def test_c13_a_swap_within_a_tie_is_no_wrong_token():
     assert "token_disagreement" in [finding.metric for finding in wrong.findings if not finding.within]
 
 
-def test_c16_one_flipped_token_is_judged_by_its_margin():
+def test_one_flipped_token_is_judged_by_its_margin():
     reference, error, other = tensors(shape=(1, 8, 64))
     top = reference[0, 3].topk(2).indices
     reference[0, 3, top[1]] = reference[0, 3, top[0]] - 1e-3
@@ -291,7 +293,7 @@ def test_c16_one_flipped_token_is_judged_by_its_margin():
     assert "near_tie" in passed.flags
 
 
-def test_c14_float32_with_the_error_of_a_shorter_format_fails_with_a_hint():
+def test_float32_with_the_error_of_a_shorter_format_fails_with_a_hint():
     reference, *_ = tensors()
     candidate = reference.bfloat16().float()
     comparison = compare_outputs(
@@ -343,6 +345,36 @@ def test_a_relaxed_tolerance_that_was_not_needed_is_not_flagged():
     assert (passed.status, passed.flags) == (Status.PASS, ())
 
 
+def sampled(candidate, control, **changes):
+    comparison = compare_outputs(
+        {"logits": tensors()[0]}, {"logits": candidate}, {"logits": control}, logits=["logits"], sampling=Sampling()
+    )
+    return judge(case(check=Check.SAMPLING, **changes), COMPLETED, comparison, observations())
+
+
+def test_draws_are_judged_in_units_of_the_control():
+    reference, _, noise = tensors()
+    control = reference + 5e-4 * noise
+    assert finding(sampled(reference, control), "sampling_ratio").value == 0
+    found = sampled(reference * 1.2, control)
+    one = finding(found, "sampling_ratio")
+    assert not one.within
+    assert one.limit == finding(found, "error_ratio").limit
+    wide = Tolerance(error_ratio=300, typical_ratio=300, relative_l2=9, vector_l2=9, kl=9, reason="for the test")
+    assert sampled(reference * 1.2, control, tolerance=wide).status is Status.PASS
+
+
+def test_draws_that_could_not_have_come_out_otherwise_prove_nothing():
+    certain = torch.zeros(1, 6, 64)
+    certain[..., 3] = 90.0
+    comparison = compare_outputs({"logits": certain}, {"logits": certain}, None, logits=["logits"], sampling=Sampling())
+    found = judge(case(check=Check.SAMPLING), COMPLETED, comparison, observations())
+    assert (found.status, found.sentence) == (
+        Status.ERROR,
+        "nothing_compared: no position has two tokens that are drawn often; raise inputs.sampling.draws",
+    )
+
+
 def test_a_drill_is_flagged():
     reference, *_ = tensors()
     drilled = verdict(reference, reference.half(), observed=observations(drills=("scale_weight",)))
@@ -368,7 +400,7 @@ def test_an_expected_failure_is_xfail_and_a_pass_is_xpass():
     )
 
 
-def test_c36_a_failure_of_another_kind_is_a_failure():
+def test_a_failure_of_another_kind_is_a_failure():
     crash = Outcome(kind=OutcomeKind.CRASH, message="SIGSEGV")
     judged = judge(case(expectation=expected("outside_rule")), crash, None, {})
     assert judged.status is Status.FAIL

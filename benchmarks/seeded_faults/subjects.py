@@ -34,7 +34,8 @@ from harness.records import (
     Task,
     Verdict,
 )
-from harness.subject import Question, load, question_of, run
+from harness.subject import Question, compare_answers, load, question_of, run
+from harness.workloads import FORCED
 
 ROOT = Path(__file__).parents[2]
 STACK = spyre_emulator.__version__
@@ -100,7 +101,7 @@ class Subject:
     @cached_property
     def reference(self) -> dict[str, torch.Tensor]:
         """The oracle's outputs, forced tokens among them."""
-        return run(self.question, self.reference_model, self.reference_model, None)
+        return run(self.question, self.reference_model, self.reference_model, {})
 
     @cached_property
     def control(self) -> dict[str, torch.Tensor]:
@@ -109,9 +110,9 @@ class Subject:
         return run(self.question, model, model, self.forced)
 
     @property
-    def forced(self) -> torch.Tensor | None:
+    def forced(self) -> dict[str, torch.Tensor]:
         """The reference's tokens."""
-        return self.reference.get("forced_tokens")
+        return {name: value for name, value in self.reference.items() if name.startswith(FORCED)}
 
     def asking(self, inputs: Inputs) -> Subject:
         """The same models, asked something else."""
@@ -134,15 +135,8 @@ class Subject:
     def judge(self, candidate: nn.Module, call: Callable[..., Any] | None = None) -> Judged:
         """Run a candidate and judge it as the harness does: outputs, then module by module."""
         outputs = run(self.question, candidate, candidate if call is None else call, self.forced)
-        expected = {name: value for name, value in self.reference.items() if name != "forced_tokens"}
-        found = compare.compare_outputs(
-            expected,
-            outputs,
-            self.control,
-            logits=self.logits,
-            candidate_format="dlfloat16",
-            control_format=self.case.dtype.value,
-        )
+        expected = {name: value for name, value in self.reference.items() if name not in self.forced}
+        found = compare_answers(self.case, self.question, expected, outputs, self.control, "dlfloat16")
         taken = localize.modules(
             self.reference_model,
             candidate,

@@ -12,10 +12,11 @@ from harness.compare.integers import compare_integers
 from harness.compare.logits import compare_logits
 from harness.compare.measure import Probe
 from harness.compare.pairs import PairResult, Side, compare_floats
+from harness.compare.sampling import compare_sampling
 from harness.compare.vectors import Vectors, one_vector, vector_errors
 from harness.compare.walk import Tree, walk
 from harness.errors import UsageError
-from harness.records import Comparison, OutputComparison
+from harness.records import Comparison, OutputComparison, Sampling, SamplingNumbers
 
 CANDIDATE, CONTROL = "candidate", "control"
 
@@ -31,6 +32,7 @@ class _Question:
     padded_vocabulary: frozenset[str]
     masks: Mapping[str, torch.Tensor]
     inputs: Mapping[str, torch.Tensor]
+    sampling: Sampling | None
 
 
 def compare_outputs(
@@ -44,6 +46,7 @@ def compare_outputs(
     padded_vocabulary: Collection[str] = (),
     masks: Mapping[str, torch.Tensor] | None = None,
     inputs: Mapping[str, object] | None = None,
+    sampling: Sampling | None = None,
 ) -> Comparison:
     """Return numbers for every tensor in ``reference`` and in ``candidate``, by name.
 
@@ -52,7 +55,8 @@ def compare_outputs(
     ``padded_vocabulary`` are logits whose candidate may have extra columns at the end: these are cut
     off, unless one of them wins. ``masks`` maps an output to a bool tensor of its leading dimensions,
     true where it is compared; the empty name holds for all outputs whose shape begins like the mask's.
-    ``inputs`` are what the model was given: an output that repeats one is pointed out.
+    ``inputs`` are what the model was given: an output that repeats one is pointed out. With ``sampling``
+    tokens are drawn from the candidate's logits and held against the reference's probabilities.
     """
     trees = {"reference": walk(reference), CANDIDATE: walk(candidate)}
     if control is not None:
@@ -66,6 +70,7 @@ def compare_outputs(
         padded_vocabulary=frozenset(padded_vocabulary),
         masks=masks or {},
         inputs=walk(inputs or {}).tensors,
+        sampling=sampling,
     )
     return Comparison(
         outputs=tuple(_compare(name, trees, question) for name in _names(trees)),
@@ -201,6 +206,8 @@ def _numbers(
         if facts.name in question.logits:
             logits = compare_logits(reference, sides, vectors, CONTROL)
             found |= {f"{role}_logits": numbers for role, numbers in logits.items()}
+            if question.sampling:
+                found["sampling"] = _sampling(reference, sides, vectors, question)
     return facts.model_copy(update=found)
 
 
@@ -210,6 +217,15 @@ def _vectors(
     if reference.dim() > 1:
         return vector_errors(reference, sides, mask)
     return one_vector(tuple(reference.shape), {role: side.numbers for role, side in result.sides.items()})
+
+
+def _sampling(
+    reference: torch.Tensor, sides: Mapping[str, Side], vectors: Vectors, question: _Question
+) -> SamplingNumbers:
+    assert question.sampling is not None
+    control = sides[CONTROL].tensor if CONTROL in sides else None
+    noise = question.formats[CONTROL].noise
+    return compare_sampling(reference, sides[CANDIDATE].tensor, control, question.sampling, vectors, noise)
 
 
 def _vector_numbers(vectors: Vectors, result: PairResult, floor: float) -> dict[str, object]:

@@ -13,9 +13,12 @@ from harness.errors import ManifestError
 from harness.manifest.explain import explain
 from harness.manifest.lint import Remark, lint
 from harness.manifest.tree import Tree, read_tree
-from harness.records import Inputs, Manifest, Policy, Record, Task
+from harness.records import NATURAL, Check, Inputs, Manifest, ModelRow, Policy, Record, Task
 
 __all__ = ["Remark", "json_schema", "lint", "load", "load_policy"]
+
+CAUSAL_ONLY = (Check.SAMPLING, Check.LEFT_PADDING)
+"""Checks of models that go on from their last token."""
 
 Document = TypeVar("Document", bound=Record)
 
@@ -66,6 +69,7 @@ def _gaps(manifest: Manifest) -> Iterator[str]:
     for name, row in manifest.models.items():
         if row.inputs is not None:
             yield from _foreign(row.inputs, row.task, manifest, "models", name, "inputs")
+        yield from _checks(row, manifest, name)
         inputs = row.inputs or manifest.defaults.inputs.get(row.task)
         if inputs is not None and row.task in manifest.defaults.inputs:
             inputs = inputs.over(manifest.defaults.inputs[row.task])
@@ -81,10 +85,25 @@ def _gaps(manifest: Manifest) -> Iterator[str]:
 
 def _foreign(inputs: Inputs, task: Task, manifest: Manifest, *path: str) -> Iterator[str]:
     """Yield inputs that belong to another task and would be passed over."""
-    for key, owner in (("pooling", Task.EMBEDDING), ("decode_steps", Task.CAUSAL_LM)):
+    for key, owner in (
+        ("pooling", Task.EMBEDDING),
+        ("decode_steps", Task.CAUSAL_LM),
+        ("sampling", Task.CAUSAL_LM),
+    ):
         if getattr(inputs, key) is not None and task is not owner:
             where, name = manifest.place(*path, key), ".".join((*path, key))
             yield f"{where}: {name} means nothing to {task}, only to {owner}; remove it"
+
+
+def _checks(row: ModelRow, manifest: Manifest, name: str) -> Iterator[str]:
+    """Yield checks that a row's task does not have, or that its shapes leave without a case."""
+    axes = row.axes.over(manifest.axes)
+    where = manifest.place("models", name)
+    for check in axes.check:
+        if row.task is not Task.CAUSAL_LM and check in CAUSAL_ONLY:
+            yield f"{where}: models.{name}: the check {check} means nothing to {row.task}; remove it from its axes"
+        elif check.sets_shape and NATURAL not in axes.shape:
+            yield f"{where}: models.{name}: the check {check} sets the shape itself; add 'natural' to the row's shapes"
 
 
 def _by_line(problem: str) -> tuple[int, str]:

@@ -97,12 +97,16 @@ def _unexplained(manifest: Manifest, place: KeyPath, limits: Iterable[str], reas
 def _empty_profiles(manifest: Manifest) -> Iterator[Remark]:
     present = {source_kind(row.source) for row in manifest.models.values()}
     for name, profile in manifest.profiles.items():
+        where = manifest.place("profiles", name)
+        rows = [row for row in manifest.models.values() if source_kind(row.source) in profile.sources]
         if not present & set(profile.sources):
             yield Remark(
                 "error",
-                f"{manifest.place('profiles', name)}: profile {name} plans nothing, no row has a source of "
+                f"{where}: profile {name} plans nothing, no row has a source of "
                 f"kind {', '.join(profile.sources) or '(none)'}",
             )
+        elif not any(profile.axes.has(cell) for row in rows for cell in row.axes.over(manifest.axes).cells()):
+            yield Remark("error", f"{where}: profile {name} plans nothing, no row has a case with these axes")
 
 
 def _duplicate_checkpoints(manifest: Manifest) -> Iterator[Remark]:

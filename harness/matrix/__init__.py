@@ -19,6 +19,7 @@ from harness.records import (
     Timeouts,
     Tolerance,
     source_kind,
+    variant,
 )
 
 __all__ = [
@@ -38,29 +39,29 @@ __all__ = [
 
 
 def plan(manifest: Manifest, *, profile: str | None = None) -> tuple[Case, ...]:
-    """Return the cases of a profile's rows, excluded ones included, in order of id.
+    """Return the cases of a profile's rows and axes, excluded ones included, in order of id.
 
     Raises UsageError for an unknown profile.
     """
-    sources = Profile().sources
+    wanted = Profile()
     if profile is not None:
         if profile not in manifest.profiles:
             raise UsageError(unknown("profile", profile, manifest.profiles))
-        sources = manifest.profiles[profile].sources
+        wanted = manifest.profiles[profile]
     cases: dict[str, Case] = {}
     for name, row in manifest.models.items():
-        if source_kind(row.source) not in sources:
+        if source_kind(row.source) not in wanted.sources:
             continue
-        for cell in row.axes.over(manifest.axes).cells():
+        for cell in filter(wanted.axes.has, row.axes.over(manifest.axes).cells()):
             case = _case(manifest, name, row, cell)
             cases[case.id] = case
     return tuple(cases[case_id] for case_id in sorted(cases))
 
 
 def case_id(model: str, task: Task, cell: Cell) -> str:
-    """Return ``<model>/<task>/<target>-<mode>-<dtype>[-<shape>]``."""
-    shape = "" if cell.shape == NATURAL else f"-{cell.shape}"
-    return f"{model}/{task}/{cell.target}-{cell.mode}-{cell.dtype}{shape}"
+    """Return ``<model>/<task>/<target>-<mode>-<dtype>[-<shape>][-<check>]``."""
+    parts = (cell.target, cell.mode, cell.dtype, variant(cell.shape, cell.check))
+    return f"{model}/{task}/{'-'.join(part for part in parts if part)}"
 
 
 def _case(manifest: Manifest, name: str, row: ModelRow, cell: Cell) -> Case:
@@ -77,6 +78,7 @@ def _case(manifest: Manifest, name: str, row: ModelRow, cell: Cell) -> Case:
         mode=cell.mode,
         dtype=cell.dtype,
         shape=None if cell.shape == NATURAL else Shape.parse(cell.shape),
+        check=cell.check,
         source=row.source,
         inputs=inputs,
         tolerance=tolerance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records import Case, Mode, Task
+from harness.records import Case, Check, Mode, Task
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,25 @@ class Estimate:
     """Host bytes of the largest process; None when the number of parameters is unknown."""
     seconds: float | None
 
+
+@dataclass(frozen=True)
+class Asked:
+    """What a check asks beside the row's own outputs: counts for planning."""
+
+    rows: int = 1
+    """As many times the row's batch."""
+    tokens: int | None = None
+    prefills: int = 1
+    """Shapes of the prefill, each compiled once."""
+    decodes: int = 1
+    """Shapes of the decode step."""
+
+
+ASKED = {
+    Check.BATCH_INVARIANCE: Asked(rows=6, prefills=2, decodes=2),  # three rows together, and each alone
+    Check.BLOCK_BOUNDARIES: Asked(rows=5, tokens=1 + 63 + 64 + 65 + 128, prefills=5),
+    Check.LEFT_PADDING: Asked(rows=5, prefills=4, decodes=2),  # the rows alone are shorter
+}
 
 PROCESS_BYTES = 450 << 20
 """Resident size of a process with torch and transformers loaded, before any weight: the peak of a candidate
@@ -38,12 +57,13 @@ def estimate(case: Case, parameters: int | None = None) -> Estimate:
     count = parameters or case.parameters
     if count is None:
         return Estimate(None, None)
-    tokens = _tokens(case)
-    steps = case.inputs.decode_steps or 0
+    asked = ASKED.get(case.check, Asked())
+    tokens = asked.tokens or asked.rows * _tokens(case)
+    steps = asked.rows * (case.inputs.decode_steps or 0)
     logits = VOCABULARY if case.task in (Task.CAUSAL_LM, Task.MASKED_LM) else 1
     activations = FLOAT32_BYTES * tokens * (2 * logits + int(count**0.5))
     memory = PROCESS_BYTES + FLOAT32_BYTES * count + activations
-    plans = 2 if steps else 1
+    plans = asked.prefills + bool(steps) * asked.decodes
     compiling = COMPILE_SECONDS * plans if case.mode is Mode.COMPILED else 0.0
     # Reference, control and candidate each run the prefill and the steps.
     work = 3 * count * (tokens + steps * _batch(case)) / MULTIPLICATIONS_PER_SECOND

@@ -1,8 +1,9 @@
 """The nouns that stages hand over: frozen, typed, each field documented."""
 
-from harness.records.axes import NATURAL, Axes, AxesOverride, Cell, Selector, Shape
+from harness.records.axes import NATURAL, Axes, AxesOverride, Cell, Selector, Shape, variant
 from harness.records.base import (
     NO_RESULT,
+    Check,
     Dtype,
     Mode,
     OpState,
@@ -20,9 +21,10 @@ from harness.records.comparison import (
     LogitNumbers,
     OutputComparison,
     PairNumbers,
+    SamplingNumbers,
 )
 from harness.records.expectations import EXPECTABLE, Exclusion, Expectation, ExpectationMode
-from harness.records.inputs import Inputs
+from harness.records.inputs import Inputs, Sampling
 from harness.records.limits import Timeouts, Tolerance
 from harness.records.localization import Cause, Localization, ModuleError, ModuleEvidence, OpError
 from harness.records.manifest import Defaults, Manifest, ModelRow, Profile
@@ -78,6 +80,7 @@ __all__ = [
     "Census",
     "Change",
     "ChangeKind",
+    "Check",
     "Checkpoint",
     "Comparison",
     "CompileFacts",
@@ -122,6 +125,8 @@ __all__ = [
     "Requirement",
     "Role",
     "Run",
+    "Sampling",
+    "SamplingNumbers",
     "Selector",
     "Shape",
     "Source",
@@ -135,4 +140,5 @@ __all__ = [
     "Waiver",
     "WheelSource",
     "source_kind",
+    "variant",
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from harness.records.base import Dtype, Mode, Record
+from harness.records.base import Check, Dtype, Mode, Record
 
 TargetName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 Distinct = TypeVar("Distinct")
@@ -63,6 +63,12 @@ class Cell(NamedTuple):
     dtype: Dtype
     shape: str
     """``natural`` or ``b<batch>s<sequence>``."""
+    check: Check = Check.OUTPUTS
+
+
+def variant(shape: str, check: Check) -> str:
+    """Return how shape and check show in a case id: ``b1s64``, ``b1s64-sampling``; empty for neither."""
+    return "-".join((*([] if shape == NATURAL else [shape]), *([] if check is Check.OUTPUTS else [check])))
 
 
 class Selector(Record):
@@ -76,10 +82,12 @@ class Selector(Record):
     """Only cases in this dtype."""
     shape: ShapeText | None = None
     """Only cases of this shape, ``natural`` or ``b<batch>s<sequence>``."""
+    check: Check | None = None
+    """Only cases of this check."""
 
     def matches(self, cell: Cell) -> bool:
         """Tell whether the entry speaks of this combination."""
-        wanted = (self.target, self.mode, self.dtype, self.shape)
+        wanted = (self.target, self.mode, self.dtype, self.shape, self.check)
         return all(want is None or want == have for want, have in zip(wanted, cell, strict=True))
 
 
@@ -94,11 +102,18 @@ class Axes(Record):
     """Format of the candidate's and the control's weights. The reference is always float32."""
     shape: Axis[ShapeText] = (NATURAL,)
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
+    check: Axis[Check] = (Check.OUTPUTS,)
+    """What is checked besides: ``outputs`` for nothing more; see docs/checks.md."""
 
     def cells(self) -> Iterator[Cell]:
-        """Yield each combination, in the order in which the axes are written."""
-        for target, mode, dtype, shape in product(self.target, self.mode, self.dtype, self.shape):
-            yield Cell(target, mode, dtype, shape)
+        """Yield each combination, in the order in which the axes are written.
+
+        Checks that set the shape themselves have the natural one only.
+        """
+        for cell in product(self.target, self.mode, self.dtype, self.shape, self.check):
+            found = Cell(*cell)
+            if found.shape == NATURAL or not found.check.sets_shape:
+                yield found
 
 
 class AxesOverride(Record):
@@ -112,8 +127,14 @@ class AxesOverride(Record):
     """Format of the candidate's and the control's weights. The reference is always float32."""
     shape: Axis[ShapeText] | None = None
     """``natural`` (the inputs at their own length) or ``b<batch>s<sequence>``, for example ``b1s64``."""
+    check: Axis[Check] | None = None
+    """What is checked besides: ``outputs`` for nothing more; see docs/checks.md."""
 
     def over(self, axes: Axes) -> Axes:
         """Return the manifest's axes with this row's in their place."""
         own = {name: value for name, value in self if value is not None}
         return axes.model_copy(update=own)
+
+    def has(self, cell: Cell) -> bool:
+        """Tell whether a combination has only values that are given here; what is not given allows any."""
+        return all(allowed is None or getattr(cell, name) in allowed for name, allowed in self)

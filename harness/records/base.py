@@ -44,6 +44,26 @@ class Task(StrEnum):
     SEQUENCE_CLASSIFICATION = "sequence-classification"
 
 
+class Check(StrEnum):
+    """What is checked of a model's outputs, each in a case of its own."""
+
+    OUTPUTS = "outputs"
+    """Its outputs for the row's inputs."""
+    SAMPLING = "sampling"
+    """Besides: tokens drawn from its logits, against the reference's probabilities."""
+    BATCH_INVARIANCE = "batch-invariance"
+    """Rows of one length in a batch and each alone."""
+    BLOCK_BOUNDARIES = "block-boundaries"
+    """Prompts around the 64 elements of a stick: 1, 63, 64, 65 and 128 tokens."""
+    LEFT_PADDING = "left-padding"
+    """Rows of several lengths, padded on the left, and each alone without padding."""
+
+    @property
+    def sets_shape(self) -> bool:
+        """Whether the check decides itself about batch and lengths."""
+        return self not in (Check.OUTPUTS, Check.SAMPLING)
+
+
 class Mode(StrEnum):
     """How the candidate executes: op by op, or through ``torch.compile``."""
 

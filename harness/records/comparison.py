@@ -116,6 +116,34 @@ class LogitNumbers(Record):
     worst_step: int | None = None
 
 
+class SamplingNumbers(Record):
+    """Tokens drawn from the candidate's logits, against the probabilities of the reference's.
+
+    At each position the tokens that are expected five times or more are a cell each, and all others are one
+    cell together. G is ``2 sum(observed ln(observed / expected))`` over the cells of all positions.
+    """
+
+    positions: int
+    draws: int
+    """Tokens drawn at each position."""
+    temperature: float
+    seed: int
+    g: float = 0.0
+    degrees: int = 0
+    """Degrees of freedom: cells less one at each position."""
+    chance: float | None = None
+    """Probability of a G so large if the candidate's distribution were the reference's; None without a cell."""
+    level: float
+    """Probability of a false alarm."""
+    proven: float = 0.0
+    """Smallest noncentrality (draws x chi-square distance, summed over positions) that explains this G at that
+    level; zero where chance explains it."""
+    control: float | None = None
+    """Noncentrality of the control's distribution and of rounding its logits once; None without a control."""
+    worst: tuple[int, ...] | None = None
+    """Position with the largest G for its degrees of freedom."""
+
+
 class OutputComparison(Record):
     """One named output: structure, candidate and control against the reference."""
 
@@ -145,6 +173,7 @@ class OutputComparison(Record):
     control's; neither counts as less than `Comparison.control_noise`."""
     candidate_logits: LogitNumbers | None = None
     control_logits: LogitNumbers | None = None
+    sampling: SamplingNumbers | None = None
 
 
 class Comparison(Record):

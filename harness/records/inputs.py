@@ -11,6 +11,20 @@ from harness.records.base import Record
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
+class Sampling(Record):
+    """How tokens are drawn from logits: ``softmax(logits / temperature)``, with a seed.
+
+    Top-k and top-p have no place here: they cut off a tail that a goodness of fit pools into one cell.
+    """
+
+    temperature: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0
+    """What the logits are divided by."""
+    draws: Annotated[int, Field(ge=64, le=1 << 20)] = 1024
+    """Tokens drawn at each position, independently."""
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+    """Of the generator that draws them all."""
+
+
 class Inputs(Record):
     """What a model is asked. Give texts or token ids, not both."""
 
@@ -25,6 +39,8 @@ class Inputs(Record):
     """Embedding only: pool as named, or as the checkpoint's ``1_Pooling/config.json`` says."""
     decode_steps: Annotated[int, Field(ge=0, le=4096)] | None = None
     """Causal language models only: teacher-forced steps through the KV cache after the prefill."""
+    sampling: Sampling | None = None
+    """For the check ``sampling``: how tokens are drawn."""
 
     @model_validator(mode="after")
     def _one_form(self) -> Inputs:
@@ -43,4 +59,5 @@ class Inputs(Record):
             tokenizer=own.tokenizer,
             pooling=self.pooling or default.pooling,
             decode_steps=default.decode_steps if self.decode_steps is None else self.decode_steps,
+            sampling=self.sampling or default.sampling,
         )

@@ -59,6 +59,8 @@ class Profile(Record):
 
     sources: tuple[Literal["hub", "wheel", "folder"], ...] = ("hub", "wheel", "folder")
     """Rows of these kinds are planned; other rows are not part of the run."""
+    axes: AxesOverride = AxesOverride()
+    """Of the rows' combinations, those with these values are planned; an axis that is not given: all."""
     check_fit: bool = True
     """Skip what cannot fit this machine's memory (``does_not_fit``) instead of trying it."""
     allow_notrun: tuple[OutcomeKind, ...] = ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.records.axes import Shape
-from harness.records.base import Dtype, Mode, Record, Stage, Task
+from harness.records.axes import NATURAL, Shape, variant
+from harness.records.base import Check, Dtype, Mode, Record, Stage, Task
 from harness.records.expectations import Expectation
 from harness.records.inputs import Inputs
 from harness.records.limits import Timeouts, Tolerance
@@ -16,13 +16,14 @@ class Case(Record):
     """One cell of the matrix: a model asked one thing on one target."""
 
     id: str
-    """``<model>/<task>/<target>-<mode>-<dtype>[-<shape>]``: stable, unique, safe in a URL."""
+    """``<model>/<task>/<target>-<mode>-<dtype>[-<shape>][-<check>]``: stable, unique, safe in a URL."""
     model: str
     task: Task
     target: str
     mode: Mode
     dtype: Dtype
     shape: Shape | None = None
+    check: Check = Check.OUTPUTS
     source: Source
     inputs: Inputs
     tolerance: Tolerance = Tolerance()
@@ -36,6 +37,11 @@ class Case(Record):
     parameters: int | None = None
     family: str | None = None
     licence: str | None = None
+
+    @property
+    def variant(self) -> str:
+        """The end of the id, shape and check: empty for outputs at the inputs' own length."""
+        return variant(str(self.shape) if self.shape else NATURAL, self.check)
 
 
 class Drill(Record):

@@ -57,8 +57,8 @@ def commands(case: Case) -> dict[str, str]:
     """Command lines that run, localise and reproduce the case elsewhere."""
     selection = ["--model", case.model, "--task", case.task, "--target", case.target]
     selection += ["--mode", case.mode, "--dtype", case.dtype]
-    if case.shape:
-        selection += ["-k", str(case.shape)]
+    if case.variant:
+        selection += ["-k", case.variant]
     return {
         "run": shlex.join(["conformance", "run", *selection]),
         "localize": shlex.join(["conformance", "localize", case.id]),

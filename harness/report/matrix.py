@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import Case, CaseResult, Role
+from harness.records import Case, CaseResult, Check, Role
 from harness.report.columns import column_text
 from harness.report.digest import OUTCOMES, UNDEFINED, RunDigest
 from harness.report.numbers import json_number
 from harness.report.text import shown
 from harness.report.timeline import Timeline
 
-Configuration = tuple[str, str, str, str]
+Configuration = tuple[str, str, str, str, str]
 """target, mode, dtype, shape"""
 NAME_LIMIT = 300
 
@@ -66,13 +66,14 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def configuration(case: Case) -> Configuration:
-    """The case's column in the matrix."""
-    return (case.target, case.mode.value, case.dtype.value, str(case.shape) if case.shape else "")
+    """The case's column in the matrix: the parts of the end of its id."""
+    check = "" if case.check is Check.OUTPUTS else case.check.value
+    return (case.target, case.mode.value, case.dtype.value, str(case.shape) if case.shape else "", check)
 
 
-def _configuration_order(case: Case) -> tuple[str, int, str, tuple[int, int]]:
+def _configuration_order(case: Case) -> tuple[str, int, str, tuple[int, int], int]:
     shape = (case.shape.batch, case.shape.sequence) if case.shape else (0, 0)
-    return (case.target, 0 if case.mode == "eager" else 1, case.dtype.value, shape)
+    return (case.target, 0 if case.mode == "eager" else 1, case.dtype.value, shape, list(Check).index(case.check))
 
 
 def configurations(rows: Sequence[ModelEntry]) -> list[Configuration]:

@@ -39,6 +39,7 @@ class CaseRow:
     mode: str
     dtype: str
     shape: str = ""
+    check: str = ""
     status: str
     outcome: str
     stage: str = ""
@@ -149,6 +150,7 @@ def _case_cells(run_id: str, case: Case) -> dict[str, Any]:
         "mode": case.mode.value,
         "dtype": case.dtype.value,
         "shape": str(case.shape) if case.shape else "",
+        "check": case.check.value,
         "issue": (case.expectation.issue or "") if case.expectation else "",
     }
 

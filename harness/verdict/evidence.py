@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.records import Case, Comparison, Observation, Role
+from harness.records import Case, Check, Comparison, Observation, Role
 
 HOST = "cpu"
 """The one target that needs no device."""
@@ -17,6 +17,7 @@ def missing_evidence(case: Case, comparison: Comparison | None, observations: Ma
         or _same_weights(observations)
         or _exercised(case, observations)
         or _compared(comparison)
+        or _drawn(case, comparison)
     )
 
 
@@ -62,3 +63,13 @@ def _compared(comparison: Comparison | None) -> str | None:
         rest = f"; not compared: {', '.join(comparison.not_compared)}" if comparison.not_compared else ""
         return f"nothing_compared: no element of any output could be compared{rest}"
     return None
+
+
+def _drawn(case: Case, comparison: Comparison | None) -> str | None:
+    """A check by draws has to have drawn something that could have come out otherwise."""
+    if case.check is not Check.SAMPLING or comparison is None:
+        return None
+    drawn = [output for output in comparison.outputs if output.sampling and output.sampling.degrees]
+    if drawn or any(output.mismatch for output in comparison.outputs):
+        return None
+    return "nothing_compared: no position has two tokens that are drawn often; raise inputs.sampling.draws"

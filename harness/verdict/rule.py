@@ -13,6 +13,7 @@ from harness.records import (
     LogitNumbers,
     OutputComparison,
     PairNumbers,
+    SamplingNumbers,
     Tolerance,
 )
 from harness.verdict.limits import MODULE, SPREAD, TIE_ULPS
@@ -25,6 +26,7 @@ ORDER = (
     "error_ratio",
     "typical_ratio",
     "module_ratio",
+    "sampling_ratio",
     "relative_l2",
     "vector_l2",
     "cosine",
@@ -113,6 +115,18 @@ def _errors(output: OutputComparison, pair: PairNumbers, limits: Limits, noise: 
     yield _at_least("cosine", output, pair.cosine, limits.cosine)
     if output.candidate_logits:
         yield from _logits(output, output.candidate_logits, limits)
+    if output.sampling:
+        yield from _sampling(output, output.sampling, wide * limits.error_ratio)
+
+
+def _sampling(output: OutputComparison, sampling: SamplingNumbers, limit: float) -> Iterator[Finding]:
+    """Yield how far the draws prove the candidate's distribution to be from the reference's, in the control's units.
+
+    A noncentrality grows with the square of the logits' error, so its root has the limit of an error.
+    """
+    if sampling.degrees and sampling.control:
+        ratio = math.sqrt(sampling.proven / sampling.control)
+        yield _at_most("sampling_ratio", output, ratio, limit, f"position {sampling.worst}")
 
 
 def _worst(output: OutputComparison, pair: PairNumbers) -> str:

@@ -52,6 +52,11 @@ def describe(finding: Finding, comparison: Comparison) -> str:
     if finding.metric in RATIOS:
         typically = "" if finding.metric == "error_ratio" else "typically "
         return f"relative L2 error of {finding.output} is {typically}{value}x the {control} control's {limit}{worst}"
+    if finding.metric == "sampling_ratio":
+        return (
+            f"tokens drawn from {finding.output} are {value}x as far from the reference's probabilities as the "
+            f"{control} control {limit}{worst}"
+        )
     if finding.metric == "cosine":
         value = "undefined" if finding.value is None else f"{finding.value:.6g}"
         return f"cosine similarity of {finding.output} is {value} {limit}"

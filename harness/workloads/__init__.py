@@ -7,8 +7,9 @@ from harness.workloads.base import Batch, Workload
 from harness.workloads.causal_lm import CausalLM
 from harness.workloads.embedding import Embedding
 from harness.workloads.encoder_logits import MaskedLM, SequenceClassification
+from harness.workloads.question import FORCED, Ask, Question, asks
 
-__all__ = ["Batch", "Workload", "get"]
+__all__ = ["FORCED", "Ask", "Batch", "Question", "Workload", "asks", "get"]
 
 _WORKLOADS: dict[Task, type[Workload]] = {
     Task.CAUSAL_LM: CausalLM,

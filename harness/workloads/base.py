@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 
 from harness.errors import UsageError
 from harness.records import Inputs, Shape
+
+Layout = Literal["rows", "positions", "tokens"]
+"""How an output's leading dimensions follow the batch's: ``rows`` ``[batch, ...]``, ``positions``
+``[batch, sequence, ...]`` with padding in it, ``tokens`` ``[real tokens, ...]``, row after row."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,31 @@ class Batch:
     """Token ids, int64 ``[batch, sequence]``."""
     mask: torch.Tensor
     """1 for real tokens, int64 ``[batch, sequence]``."""
+    room: int = 0
+    """Sequence length that a KV cache is made for, where that is more than the batch's own."""
 
     @property
     def padded(self) -> bool:
         """Whether any position is padding."""
         return not bool(self.mask.all())
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """Place of each real token among its row's, int64 ``[batch, sequence]``; 0 at padding before them."""
+        return (self.mask.cumsum(-1) - 1).clamp_min(0)
+
+    def alone(self, row: int) -> Batch:
+        """One row without its padding, with a KV cache as long as the whole batch has."""
+        real = self.mask[row].bool()
+        return Batch(self.ids[row : row + 1, real], self.mask[row : row + 1, real], max(self.room, self.ids.shape[1]))
+
+    def of_row(self, output: torch.Tensor, layout: Layout, row: int) -> torch.Tensor:
+        """What an output of this batch says of one row: as the output of `alone`, padding removed."""
+        if layout == "tokens":
+            before, own = int(self.mask[:row].sum()), int(self.mask[row].sum())
+            return output[before : before + own]
+        chosen = output[row : row + 1]
+        return chosen[:, self.mask[row].bool()] if layout == "positions" else chosen
 
 
 class Workload(Protocol):
@@ -36,6 +60,8 @@ class Workload(Protocol):
     """Name of the transformers Auto class."""
     logits: ClassVar[frozenset[str]]
     """Outputs whose last axis is a vocabulary (or classes): compared as distributions too."""
+    layout: ClassVar[Mapping[str, Layout]]
+    """Of each output."""
 
     def run(
         self,
@@ -59,6 +85,14 @@ SMILES = re.compile(
 with the mask token besides."""
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Token ids, one sequence per batch row, and the id that pads."""
+
+    ids: tuple[tuple[int, ...], ...]
+    pad: int = 0
+
+
 def make_batch(
     inputs: Inputs, shape: Shape | None, folder: Path, tokenizer: Callable[[], Any], *, repeat: bool
 ) -> Batch:
@@ -67,24 +101,38 @@ def make_batch(
     With a shape, rows are repeated to its batch and cut or (``repeat``: by saying the text again; otherwise
     by padding) lengthened to its sequence. Raises UsageError for inputs that give no token.
     """
-    rows, pad = _token_rows(inputs, folder, tokenizer)
-    if not rows or not all(rows):
+    rows = token_rows(inputs, folder, tokenizer)
+    if shape is None:
+        return padded_batch(rows)
+    count, length = shape.batch, shape.sequence
+    ids = [rows.ids[i % len(rows.ids)] for i in range(count)]
+    return padded_batch(Rows(tuple(fit(row, length, repeat=repeat) for row in ids), rows.pad), width=length)
+
+
+def token_rows(inputs: Inputs, folder: Path, tokenizer: Callable[[], Any]) -> Rows:
+    """Token ids of a row's inputs. Raises UsageError for inputs that give no token."""
+    ids, pad = _token_rows(inputs, folder, tokenizer)
+    if not ids or not all(ids):
         raise UsageError("the inputs give no token; add texts or ids to the row in models.yaml")
-    if shape is not None:
-        rows = [_fit(rows[i % len(rows)], shape.sequence, repeat) for i in range(shape.batch)]
-    width = shape.sequence if shape else max(len(row) for row in rows)
-    ids = torch.full((len(rows), width), pad, dtype=torch.int64)
-    mask = torch.zeros((len(rows), width), dtype=torch.int64)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row, dtype=torch.int64)
-        mask[index, : len(row)] = 1
-    return Batch(ids, mask)
+    return Rows(tuple(tuple(row) for row in ids), pad)
 
 
-def _fit(row: list[int], length: int, repeat: bool) -> list[int]:
-    if repeat:
-        row = row * -(-length // len(row))
-    return row[:length]
+def padded_batch(rows: Rows, *, width: int | None = None, left: bool = False, room: int = 0) -> Batch:
+    """Rows side by side, padded on the right, or on the left, to the longest or to ``width``."""
+    width = width or max(len(row) for row in rows.ids)
+    ids = torch.full((len(rows.ids), width), rows.pad, dtype=torch.int64)
+    mask = torch.zeros((len(rows.ids), width), dtype=torch.int64)
+    for index, row in enumerate(rows.ids):
+        place = slice(width - len(row), None) if left else slice(len(row))
+        ids[index, place] = torch.tensor(row, dtype=torch.int64)
+        mask[index, place] = 1
+    return Batch(ids, mask, room)
+
+
+def fit(row: Sequence[int], length: int, *, repeat: bool) -> tuple[int, ...]:
+    """The row cut to a length, or said again up to it."""
+    whole = tuple(row) * (-(-length // len(row)) if repeat else 1)
+    return whole[:length]
 
 
 def _token_rows(inputs: Inputs, folder: Path, tokenizer: Callable[[], Any]) -> tuple[list[list[int]], int]:

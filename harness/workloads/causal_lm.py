@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from transformers.cache_utils import StaticCache
 
 from harness.errors import UsageError
 from harness.records import Inputs
-from harness.workloads.base import Batch, to_host
+from harness.workloads.base import Batch, Layout, to_host
 
 DECODE_STEPS = 8
 """Steps after the prefill where a row does not say: hf-adapters' token comparison takes four."""
@@ -21,11 +21,14 @@ class CausalLM:
     and, for the reference, ``forced_tokens [batch, steps]``.
 
     All observations run the same cache, so that like is compared with like (transformers#25420). The device's
-    tokens are replaced by the reference's, so that one flipped token does not cascade.
+    tokens are replaced by the reference's, so that one flipped token does not cascade. Rows of different
+    length are padded on the left, so that the last position is the last token of each; a mask and position
+    ids say so (transformers#29029).
     """
 
     auto_class: ClassVar[str] = "AutoModelForCausalLM"
     logits: ClassVar[frozenset[str]] = frozenset({"logits.prefill", "logits.decode"})
+    layout: ClassVar[Mapping[str, Layout]] = {"logits.prefill": "positions", "logits.decode": "rows"}
 
     def run(
         self,
@@ -35,25 +38,22 @@ class CausalLM:
         inputs: Inputs,
         forced: torch.Tensor | None,
     ) -> dict[str, torch.Tensor]:
-        """See the class."""
-        if batch.padded:
+        """See the class. Raises UsageError for rows that are padded elsewhere than on the left."""
+        if not bool(batch.mask[:, -1].all()):
             raise UsageError(
-                "causal-lm inputs of different length are not batched; give texts of one length or a shape"
+                "causal-lm inputs of different length are not batched; give texts of one length, a shape, or "
+                "the check left-padding"
             )
         steps = inputs.decode_steps if inputs.decode_steps is not None else DECODE_STEPS
-        device = next(model.parameters()).device
-        rows, length = batch.ids.shape
-        cache = static_cache(model, rows, length + steps)
-        output = _step(call, batch.ids.to(device), torch.arange(length).expand(rows, -1).to(device), cache)
-        prefill = to_host(output)
+        length = batch.ids.shape[1]
+        generation = _Generation(model, call, batch, max(length, batch.room) + steps)
+        prefill = generation.step(batch.ids, batch.positions)
         tokens: list[torch.Tensor] = []
         decoded: list[torch.Tensor] = []
         last = prefill[:, -1]
         for step in range(steps):
             tokens.append(last.float().argmax(-1) if forced is None else forced[:, step])
-            position = torch.full((rows, 1), length + step)
-            output = _step(call, tokens[-1][:, None].to(device), position.to(device), cache)
-            last = to_host(output)[:, -1]
+            last = generation.step(tokens[-1][:, None], batch.positions[:, -1:] + 1 + step)[:, -1]
             decoded.append(last)
         outputs = {"logits.prefill": prefill}
         if steps:
@@ -63,9 +63,22 @@ class CausalLM:
         return outputs
 
 
-def _step(call: Callable[..., Any], ids: torch.Tensor, positions: torch.Tensor, cache: StaticCache) -> torch.Tensor:
-    output: torch.Tensor = call(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True).logits
-    return output
+class _Generation:
+    """Calls of a model that share a static KV cache."""
+
+    def __init__(self, model: torch.nn.Module, call: Callable[..., Any], batch: Batch, room: int) -> None:
+        self._call = call
+        self._device = next(model.parameters()).device
+        self._fixed: dict[str, Any] = {"past_key_values": static_cache(model, len(batch.ids), room), "use_cache": True}
+        if batch.padded:
+            # As long as the cache from the first call on, so that every decode step has one shape and one plan.
+            mask = torch.nn.functional.pad(batch.mask, (0, room - batch.mask.shape[1]), value=1)
+            self._fixed["attention_mask"] = mask.to(self._device)
+
+    def step(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """The logits of these tokens, on the host."""
+        placed = {"input_ids": ids.to(self._device), "position_ids": positions.to(self._device)}
+        return to_host(self._call(**placed, **self._fixed).logits)
 
 
 def static_cache(model: torch.nn.Module, rows: int, length: int) -> StaticCache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import torch
 
 from harness.errors import UsageError
 from harness.records import Inputs
-from harness.workloads.base import Batch, to_host
+from harness.workloads.base import Batch, Layout, to_host
 
 
 class Embedding:
@@ -22,6 +22,7 @@ class Embedding:
 
     auto_class: ClassVar[str] = "AutoModel"
     logits: ClassVar[frozenset[str]] = frozenset()
+    layout: ClassVar[Mapping[str, Layout]] = {"token_embeddings": "tokens", "pooled": "rows"}
 
     def run(
         self,

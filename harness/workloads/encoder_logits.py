@@ -2,51 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
 
 from harness.records import Inputs
-from harness.workloads.base import Batch, to_host
+from harness.workloads.base import Batch, Layout, to_host
 
 
-class MaskedLM:
+class _EncoderLogits:
+    """Output ``logits``, of every real token or of every row as the layout says."""
+
+    logits: ClassVar[frozenset[str]] = frozenset({"logits"})
+    layout: ClassVar[Mapping[str, Layout]]
+
+    def run(
+        self,
+        model: torch.nn.Module,
+        call: Callable[..., Any],
+        batch: Batch,
+        inputs: Inputs,
+        forced: torch.Tensor | None,
+    ) -> dict[str, torch.Tensor]:
+        """See the class."""
+        device = next(model.parameters()).device
+        logits = to_host(call(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device)).logits)
+        return {"logits": logits[batch.mask.bool()] if self.layout["logits"] == "tokens" else logits}
+
+
+class MaskedLM(_EncoderLogits):
     """Output ``logits [real tokens, vocabulary]``."""
 
     auto_class: ClassVar[str] = "AutoModelForMaskedLM"
-    logits: ClassVar[frozenset[str]] = frozenset({"logits"})
-
-    def run(
-        self,
-        model: torch.nn.Module,
-        call: Callable[..., Any],
-        batch: Batch,
-        inputs: Inputs,
-        forced: torch.Tensor | None,
-    ) -> dict[str, torch.Tensor]:
-        """See the class."""
-        return {"logits": _logits(model, call, batch)[batch.mask.bool()]}
+    layout: ClassVar[Mapping[str, Layout]] = {"logits": "tokens"}
 
 
-class SequenceClassification:
+class SequenceClassification(_EncoderLogits):
     """Output ``logits [batch, classes]``."""
 
     auto_class: ClassVar[str] = "AutoModelForSequenceClassification"
-    logits: ClassVar[frozenset[str]] = frozenset({"logits"})
-
-    def run(
-        self,
-        model: torch.nn.Module,
-        call: Callable[..., Any],
-        batch: Batch,
-        inputs: Inputs,
-        forced: torch.Tensor | None,
-    ) -> dict[str, torch.Tensor]:
-        """See the class."""
-        return {"logits": _logits(model, call, batch)}
-
-
-def _logits(model: torch.nn.Module, call: Callable[..., Any], batch: Batch) -> torch.Tensor:
-    device = next(model.parameters()).device
-    return to_host(call(input_ids=batch.ids.to(device), attention_mask=batch.mask.to(device)).logits)
+    layout: ClassVar[Mapping[str, Layout]] = {"logits": "rows"}

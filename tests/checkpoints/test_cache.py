@@ -90,7 +90,7 @@ def test_wheels_are_evicted_too(cache: Cache) -> None:
 
 
 def test_a_disk_that_is_too_small_is_found_before_writing(tmp_path: Path) -> None:
-    # cases C30: the directory does not exist yet
+    # the directory does not exist yet
     place = tmp_path / "not" / "made" / "yet"
     assert free_bytes(place) > 0
     with pytest.raises(CheckpointError, match="no room for"):

@@ -33,7 +33,7 @@ def test_underflow_and_zeros_keep_their_sign() -> None:
 
 
 def test_weights_drawn_again_are_found() -> None:
-    # cases C20: both sides initialised at random, after different uses of the generator
+    # both sides initialised at random, after different uses of the generator
     assert weights_digest(model(0), ONE) == weights_digest(model(0), ONE)
     assert weights_digest(model(0), ONE) != weights_digest(model(1), ONE)
 

@@ -33,7 +33,7 @@ def served(hub: Hub, site: Site, **access: str | bool) -> str:
 
 
 def test_everything_comes_from_the_pinned_commit_and_comes_once(hub: Hub, site: Site) -> None:
-    # cases C24: weights, tokenizer and config of one commit, another one served beside it
+    # weights, tokenizer and config of one commit, another one served beside it
     old = hub.add(REPOSITORY, write_checkpoint(site.root / "old", value=1.0))
     new = hub.add(REPOSITORY, write_checkpoint(site.root / "new", value=2.0))
     checkpoint = site.resolve(hub_source(old))
@@ -99,7 +99,7 @@ def test_a_listing_in_pages_and_a_xet_service_that_hangs(tmp_path: Path) -> None
         assert not hub.asked("*xet*")
 
 
-# ---- offline (cases C26, C28)
+# ---- offline
 
 
 def test_offline_uses_what_another_program_left(hub: Hub, site: Site) -> None:
@@ -122,7 +122,7 @@ def test_offline_uses_what_another_program_left(hub: Hub, site: Site) -> None:
     assert hub.requests == []
 
 
-# ---- a cache that was damaged since (case C27)
+# ---- a cache that was damaged since
 
 
 def flip_a_byte(data: bytes) -> bytes:
@@ -140,7 +140,6 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def test_damage_and_loss_are_named_offline_and_mended_online(hub: Hub, site: Site) -> None:
-    # cases C26, C27
     source = hub_source(hub.add(REPOSITORY, write_checkpoint(site.root / "source", shards=2)))
     folder = Path(site.resolve(source).folder)
     first, second = (folder / f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
@@ -180,7 +179,7 @@ def test_an_unreachable_endpoint_is_tried_once(tmp_path: Path) -> None:
     assert first < 60
 
 
-# ---- two users of one cache (case C29)
+# ---- two users of one cache
 
 
 def test_two_processes_on_one_model_both_finish(hub: Hub, site: Site) -> None:
@@ -241,7 +240,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-# ---- room (case C30)
+# ---- room
 
 
 def test_no_download_begins_without_room(hub: Hub, site: Site) -> None:

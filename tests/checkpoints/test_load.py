@@ -47,7 +47,7 @@ def without(folder: Path, *keys: str) -> None:
 
 
 def test_dtype_is_the_one_asked_for_whatever_is_stored(tmp_path: Path) -> None:
-    # cases C21: the library's default load dtype changed once
+    # the library's default load dtype changed once
     folder = tiny_llama(tmp_path / "tiny", dtype=torch.float16)
     assert checkpoint_in(folder).stored_dtype == "float16"
     for dtype in ("float32", "float16", "bfloat16"):
@@ -59,7 +59,6 @@ def test_dtype_is_the_one_asked_for_whatever_is_stored(tmp_path: Path) -> None:
 
 
 def test_tied_weights_are_no_alarm(tmp_path: Path) -> None:
-    # cases C22
     folder = tiny_llama(tmp_path / "tiny", tied=True)
     assert "lm_head.weight" not in load_file(folder / "model.safetensors")
     model = load(folder).model
@@ -67,7 +66,6 @@ def test_tied_weights_are_no_alarm(tmp_path: Path) -> None:
 
 
 def test_a_missing_layer_is_named(tmp_path: Path) -> None:
-    # cases C22
     folder = tiny_llama(tmp_path / "tiny")
     without(folder, GATE)
     with pytest.raises(CheckpointError, match=f"load incomplete: 1 tensors of .* would be random: {GATE}") as caught:

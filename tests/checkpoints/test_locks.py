@@ -38,7 +38,7 @@ def test_sharers_keep_out_one_who_wants_it_alone(tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
-    # cases C29: an orphaned lock file must not block later runs
+    # an orphaned lock file must not block later runs
     lock = tmp_path / "a.lock"
     program = (
         f"import fcntl, sys, time; f = open({str(lock)!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True)"

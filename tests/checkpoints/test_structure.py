@@ -78,7 +78,7 @@ def test_a_pickle_that_is_not_allowed(tmp_path: Path) -> None:
 
 
 def test_code_of_another_repository_is_refused(tmp_path: Path) -> None:
-    # cases C24: the pin of one repository does not reach the code of another
+    # the pin of one repository does not reach the code of another
     write_checkpoint(tmp_path)
     config = {"model_type": "x", "auto_map": {"AutoModel": "other/code--modeling.Model"}}
     (tmp_path / "config.json").write_text(json.dumps(config))

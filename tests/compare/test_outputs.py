@@ -29,11 +29,11 @@ def mismatch(reference, candidate, **options):
         ((0,), (5, 2), "shape (5, 2) against the reference's (0,)"),
     ],
 )
-def test_c04_shapes_are_never_broadcast(reference, candidate, expected):
+def test_shapes_are_never_broadcast(reference, candidate, expected):
     assert mismatch(torch.ones(reference), torch.ones(candidate)) == expected
 
 
-def test_c04_missing_and_unexpected_outputs_are_named():
+def test_missing_and_unexpected_outputs_are_named():
     comparison = compare_outputs({"a": torch.ones(2)}, {"b": torch.ones(2)}, None)
     assert [(output.name, output.mismatch) for output in comparison.outputs] == [
         ("a", "missing in the candidate"),
@@ -42,14 +42,14 @@ def test_c04_missing_and_unexpected_outputs_are_named():
     assert comparison.elements == 0
 
 
-def test_c04_both_empty_is_nothing_compared():
+def test_both_empty_is_nothing_compared():
     comparison = compare_outputs({"a": torch.ones(0, 3)}, {"a": torch.ones(0, 3)}, None)
     assert comparison.elements == 0
     assert comparison.outputs[0].candidate is None
     assert comparison.not_compared == ("a: empty, shape (0, 3)",)
 
 
-def test_c05_padded_vocabulary_needs_to_be_declared():
+def test_padded_vocabulary_needs_to_be_declared():
     reference = torch.eye(4, 6).unsqueeze(0)
     candidate = torch.cat([reference, torch.zeros(1, 4, 2)], dim=-1)
     assert mismatch(reference, candidate) == "shape (1, 4, 8) against the reference's (1, 4, 6)"
@@ -74,7 +74,7 @@ class Opaque:
     pass
 
 
-def test_c06_tensors_inside_structures_are_compared_and_the_rest_is_listed():
+def test_tensors_inside_structures_are_compared_and_the_rest_is_listed():
     cache = DynamicCache()
     cache.update(torch.ones(1, 2, 3, 4), torch.zeros(1, 2, 3, 4), 0)
     outputs = {
@@ -102,7 +102,7 @@ def test_c06_tensors_inside_structures_are_compared_and_the_rest_is_listed():
     )
 
 
-def test_c07_integer_dtypes_are_reported_apart_from_values():
+def test_integer_dtypes_are_reported_apart_from_values():
     ids = torch.tensor([1, 2, 3])
     output = compare_outputs({"ids": ids}, {"ids": ids.to(torch.int32)}, None).outputs[0]
     assert (output.kind, output.reference_dtype, output.candidate_dtype) == ("integer", "int64", "int32")
@@ -113,7 +113,7 @@ def test_c07_integer_dtypes_are_reported_apart_from_values():
     assert (flags.candidate_dtype, flags.candidate.unequal) == ("uint8", 0)
 
 
-def test_c07_an_id_beyond_int32_differs():
+def test_an_id_beyond_int32_differs():
     ids = torch.tensor([1, 2**31 + 5])
     output = compare_outputs({"ids": ids}, {"ids": ids.to(torch.int32)}, None).outputs[0]
     assert (output.candidate.unequal, output.candidate.max_abs_index) == (1, (1,))
@@ -124,7 +124,7 @@ def test_a_float_against_an_integer_is_a_structural_difference():
     assert mismatch(torch.ones(2), torch.ones(2, dtype=torch.int64)) == ("dtype int64 against the reference's float32")
 
 
-def test_c23_padding_is_excluded():
+def test_padding_is_excluded():
     reference = torch.arange(12.0).reshape(2, 3, 2)
     candidate = reference.clone()
     candidate[1, 0] = float("nan")
@@ -149,7 +149,7 @@ def test_a_control_that_does_not_fit_is_left_out_and_said():
     assert (output.control, output.control_mismatch) == (None, "shape (3,) against the reference's (2,)")
 
 
-def test_c10_a_copy_of_an_input_is_pointed_out():
+def test_a_copy_of_an_input_is_pointed_out():
     given = torch.tensor([[1.0, 2.0]])
     comparison = compare_outputs({"y": torch.tensor([[3.0, 4.0]])}, {"y": given.half()}, None, inputs={"x": given})
     assert comparison.outputs[0].copy_of == "x"

@@ -80,8 +80,28 @@ def test_no_decode_steps() -> None:
 
 def test_causal_lm_refuses_padding() -> None:
     model = build(AutoModelForCausalLM, "llama", **DECODER)
-    with pytest.raises(UsageError, match="texts of one length or a shape"):
+    with pytest.raises(UsageError, match="give texts of one length, a shape, or the check left-padding"):
         run(Task.CAUSAL_LM, model, PADDED)
+
+
+def test_rows_padded_on_the_left_answer_as_they_do_alone() -> None:
+    model = build(AutoModelForCausalLM, "llama", **DECODER)
+    batch = Batch(torch.tensor([[5, 6, 7, 9], [0, 0, 8, 4]]), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]))
+    together = run(Task.CAUSAL_LM, model, batch, Inputs(decode_steps=3))
+    for row, length in ((0, 4), (1, 2)):
+        alone = run(Task.CAUSAL_LM, model, batch.alone(row), Inputs(decode_steps=3))
+        assert alone["logits.prefill"].shape == (1, length, 64)
+        for name, layout in workloads.get(Task.CAUSAL_LM).layout.items():
+            torch.testing.assert_close(batch.of_row(together[name], layout, row), alone[name])
+
+
+def test_a_longer_cache_changes_nothing() -> None:
+    model = build(AutoModelForCausalLM, "llama", **DECODER)
+    roomy = Batch(FULL.ids, FULL.mask, room=40)
+    torch.testing.assert_close(
+        run(Task.CAUSAL_LM, model, roomy, Inputs(decode_steps=2)),
+        run(Task.CAUSAL_LM, model, FULL, Inputs(decode_steps=2)),
+    )
 
 
 def test_embedding_leaves_padding_out() -> None:

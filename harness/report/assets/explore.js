@@ -43,7 +43,7 @@ report.views["matrix.html"] = async function () {
   }
   const bar = report.filterBar(world, (predicate) => table.filter(predicate, arrange));
 
-  const COLUMNS = ["case", "model", "task", "family", "architecture", "adapter", "target", "mode", "dtype", "shape", "status", "outcome", "error_ratio", "device_share", "seconds", "flags", "changes", "history"];
+  const COLUMNS = ["case", "model", "task", "family", "architecture", "adapter", "target", "mode", "dtype", "shape", "check", "status", "outcome", "error_ratio", "device_share", "seconds", "flags", "changes", "history"];
   const line = (one) => [one.id, one.model.name, one.model.task, one.model.family, one.model.architecture, one.model.adapter, ...one.config, one.status, one.outcome, one.ratio, one.share, one.seconds, one.flags, one.labels, one.letters()];
   const cell = (value) => { let text = value === null ? "" : String(value); if (/^[=+\-@\t\r]/.test(text) && typeof value === "string" && Number.isNaN(Number(text))) text = "'" + text; return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text; };
   const name = (kind) => "cases-" + report.site.runs[report.site.runs.length - 1].id + "." + kind;
@@ -51,7 +51,7 @@ report.views["matrix.html"] = async function () {
   const json = h("button", { type: "button", class: "button", onclick: () => report.save(name("json"), "application/json", JSON.stringify(shown.map((one) => Object.fromEntries(line(one).map((value, at) => [COLUMNS[at], value]))), null, 1)) }, "JSON");
   bar.node.append(sort, group, csv, json);
 
-  const HELP = [["granite", "words anywhere in the case id, family, architecture or outcome"], ["status:fail,error", "one of these statuses"], ["task: model: family: arch: adapter: target: mode: dtype: shape: outcome: flag:", "fields"],
+  const HELP = [["granite", "words anywhere in the case id, family, architecture or outcome"], ["status:fail,error", "one of these statuses"], ["task: model: family: arch: adapter: target: mode: dtype: shape: check: outcome: flag:", "fields"],
     ["ratio>5  share<100  seconds>=60", "numbers; NaN is above every limit"], ["change:regressed  change:worse", "what became of the case in the newest run"], ["seq:pass>fail", "statuses next to each other in the history"],
     ["since:7d", "the present status is not older than this"], ["count:fail>=3", "number of runs with a status"], ["is:different  is:unexpected", "moved between runs; needs attention now"],
     ["op:aten.sin  state:cpu_fallback", "uses an op; has an op in a state"], ["-mode:eager", "a minus excludes"]];

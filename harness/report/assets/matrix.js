@@ -111,7 +111,7 @@ report.matrixTable = function (root, world) {
   const scroller = h("div", { class: "scroll grid", tabindex: "0", role: "region", "aria-label": "Matrix of models and configurations" });
   scroller.style.setProperty("--columns", world.configs.length);
   const body = h("tbody");
-  const heads = world.configs.map(([target, mode, dtype, shape]) => h("th", { scope: "col" }, h("small", {}, target + (shape ? " · " + shape : "")), mode + " " + dtype));
+  const heads = world.configs.map(([target, mode, dtype, shape, check]) => h("th", { scope: "col" }, h("small", {}, [target, shape, check].filter(Boolean).join(" · ")), mode + " " + dtype));
   scroller.append(h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("small", {}, "task"), "Model"), heads)), body));
   const table = report.virtual(scroller, body, HEIGHT, row);
 

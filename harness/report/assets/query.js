@@ -4,9 +4,10 @@ report.query = (function () {
   const FIELDS = {
     model: (c) => c.model.name, task: (c) => c.model.task, family: (c) => c.model.family, arch: (c) => c.model.architecture, adapter: (c) => c.model.adapter,
     target: (c) => c.config[0], mode: (c) => c.config[1], dtype: (c) => c.config[2], shape: (c) => c.config[3],
+    check: (c) => c.config[4] || "outputs",
     status: (c) => c.status, outcome: (c) => c.outcome, flag: (c) => c.flags, id: (c) => c.id,
   };
-  const EXACT = new Set(["status", "target", "mode", "task", "shape"]);
+  const EXACT = new Set(["status", "target", "mode", "task", "shape", "check"]);
   const NUMBERS = { ratio: (c) => c.ratio, share: (c) => (c.share === null ? null : report.number(c.share) * 100), seconds: (c) => c.seconds };
   const LETTER = Object.fromEntries(Object.entries(report.STATUS).map(([letter, word]) => [word.toLowerCase(), letter]));
   const COMPARE = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b };
