@@ -26,7 +26,9 @@ def conformance(session: nox.Session) -> None:
     """Run the smoke matrix and render its report; arguments go to ``conformance run``."""
     install(session)
     arguments = session.posargs or ["--profile", "smoke"]
-    session.run("conformance", "run", *arguments, "--report", "reports/site")
+    # Time to end what is running and to write what is known, when the session is interrupted.
+    patience = {"interrupt_timeout": 25.0, "terminate_timeout": 5.0}
+    session.run("conformance", "run", *arguments, "--report", "reports/site", **patience)
 
 
 @nox.session

@@ -203,7 +203,9 @@ class Tonight:
         }
 
     def _known(self) -> set[str]:
-        return {name for run in self.past for name in run.samples}
+        """Return the cases of earlier whole runs of this profile; another profile's are not dropped by this one."""
+        same = [run for run in self.past if run.profile == self.view.profile and not run.partial]
+        return {name for run in same for name in run.samples}
 
 
 def tonight(directory: Path, archive: Archive) -> Tonight:

@@ -276,6 +276,19 @@ def test_issues_follow_the_nights(place: Path, tmp_path: Path, hub: Hub, monkeyp
     assert "Results: https://github.com/o/r/actions/runs/7\nReproducers: https://example.org/r\n" in body
 
 
+def test_a_night_of_another_profile_closes_nothing(place: Path, tmp_path: Path) -> None:
+    run_night(tmp_path / "0", 0)
+    conformance("ci", "publish", tmp_path / "0" / "night" / "run")
+    archive = tmp_path / "pages"
+    github.checkout(place, "gh-pages", archive)
+    wells = []
+    for profile in ("nightly", "few"):
+        other = write_run(tmp_path / profile, {"x": PASS}, 90, profile=profile)
+        night = jobs.tonight(other, jobs.Archive(archive / jobs.ARCHIVE)).issues()
+        wells.append({name.partition("/")[0] for name in night.well["regressed"]})
+    assert wells == [{"a", "b", "c", "x"}, {"x"}]
+
+
 def test_one_defect_over_families_is_one_issue_and_another_one_is_not(
     place: Path, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
