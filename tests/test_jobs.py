@@ -125,6 +125,22 @@ def test_the_plan_goes_to_the_outputs_and_durations_to_a_file(place: Path) -> No
     assert json.loads(Path("durations.json").read_text()) == {}
 
 
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 600])
+def test_plans_of_any_size_travel_through_a_variable(place: Path, count: int) -> None:
+    rows = "".join(ROW.replace("Apache-2.0", "x" * 200) % f"model-{number}" for number in range(max(count, 1)))
+    text = MANIFEST.replace("sources: [folder]", "sources: [wheel]") if count == 0 else MANIFEST
+    Path("models.yaml").write_text(text + rows)
+    outputs = jobs.plan(Path("models.yaml"), "nightly", 256)
+    include = json.loads(outputs["matrix"])["include"]
+    assert (outputs["empty"], outputs["cases"]) == (json.dumps(count == 0), str(2 * count))
+    assert len(include) == len({job["name"] for job in include}) == min(256, 2 * count)
+    seen = subprocess.run(
+        ["/bin/sh", "-c", 'printf %s "$MATRIX"'], env={"MATRIX": outputs["matrix"]}, capture_output=True
+    )
+    assert seen.stdout.decode() == outputs["matrix"]
+    assert outputs == jobs.plan(Path("models.yaml"), "nightly", 256)
+
+
 def test_each_shard_of_the_plan_has_its_cases_and_all_have_each_case_once(place: Path) -> None:
     cases = matrix.plan(manifest.load(Path("models.yaml")), profile="nightly")
     jobs_of = json.loads(jobs.plan(Path("models.yaml"), "nightly", 4)["matrix"])["include"]

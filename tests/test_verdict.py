@@ -404,7 +404,9 @@ def test_a_failure_of_another_kind_is_a_failure():
     crash = Outcome(kind=OutcomeKind.CRASH, message="SIGSEGV")
     judged = judge(case(expectation=expected("outside_rule")), crash, None, {})
     assert judged.status is Status.FAIL
-    assert judged.sentence == "crash where outside_rule is expected: crash: SIGSEGV"
+    assert judged.sentence == "crash where outside_rule is expected: crash: SIGSEGV", (
+        "not the reason of another failure"
+    )
     known = judge(case(expectation=expected(OutcomeKind.CRASH)), crash, None, {})
     assert known.status is Status.XFAIL
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from harness.history.past import Past, past
-from harness.history.steps import Detector, Step, pooled_noise
+from harness.history.steps import MINIMUM, Detector, Step, center, pooled_noise
 from harness.history.transitions import status_changes
 from harness.history.views import GOOD, RunView, Sample, gating
 from harness.records import Change, ChangeKind, Status
@@ -136,8 +136,17 @@ def _steps(pasts: Mapping[str, Past], current: RunView) -> Iterator[Change]:
         noise = pooled_noise([values for _, values in found.values()], detector.floor)
         for name, (positions, values) in found.items():
             step = detector.at_end(values, noise)
+            if step is None and metric == "relative_l2" and current.samples[name].status is Status.XFAIL:
+                step = _much_worse(values)
             if step is not None:
                 yield _step_change(pasts[name], positions, step, metric)
+
+
+def _much_worse(values: Sequence[float]) -> Step | None:
+    """Return the jump of a known failure that is too young to have a level, above all it has shown before."""
+    if not 1 < len(values) <= MINIMUM or values[-1] - max(values[:-1]) <= MUCH_WORSE:
+        return None
+    return Step(len(values) - 1, center(values[:-1]), values[-1])
 
 
 def _series(past: Past, read: Callable[[Sample], float | None]) -> tuple[list[int], list[float]] | None:

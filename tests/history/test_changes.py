@@ -180,6 +180,16 @@ def test_a_known_failure_that_gets_much_worse_has_regressed() -> None:
     assert labels(*runs, xfail(error=0.025)) == [("drifted", "worse")]
 
 
+def test_a_young_known_failure_is_held_against_the_few_results_that_it_has() -> None:
+    """A cosine that falls from 0.98 to 0.10 is an error that grows from 0.2 to 1.3."""
+    runs = [night(at, xfail(error=error)) for at, error in enumerate((0.2, 0.21, 1.3, 1.3, 0.2, 1.3))]
+    found = [[change.kind.value for change in changes(runs[:at], run)] for at, run in enumerate(runs)]
+    assert found == [[], [], ["regressed"], [], [], []]
+    (change,) = diff(runs[0], runs[2])
+    assert (change.kind, change.sentence) == ("regressed", "error went from 0.2 to 1.3 (6.50 times) inside XFAIL")
+    assert diff(runs[2], runs[0]) == ()
+
+
 def test_undefined_numbers_are_no_trend() -> None:
     runs = [night(at, sample(error=None if at % 2 else 0.0, seconds=float("inf"))) for at in range(12)]
     assert labels(*runs, sample(error=float("nan"))) == []
