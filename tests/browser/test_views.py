@@ -102,6 +102,43 @@ def test_nothing_sticks_out_on_a_phone(visit, path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_the_whole_menu_is_in_sight_on_a_phone(visit):
+    page = visit("compat.html", viewport={"width": 390, "height": 844})
+    edges = page.evaluate("[...document.querySelectorAll('nav a')].map((a) => a.getBoundingClientRect().right)")
+    assert len(edges) == 6
+    assert max(edges) <= 390
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("path", ["compat.html", "compare.html", "ops.html"])
+def test_a_name_of_200_letters_pushes_no_column_out_of_sight(visit, path, width):
+    page = visit(path, viewport={"width": width, "height": 844})
+    page.wait_for_selector(".scroll tbody tr")
+    page.locator("a", has_text="long-xxx").first.wait_for(state="attached")
+    tables = page.evaluate(
+        """[...document.querySelectorAll('.scroll table')].map((table) =>
+        table.querySelectorAll('thead th')[1].getBoundingClientRect().left)"""
+    )
+    assert tables
+    assert max(tables) < width - 60
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "trends.html#case=granite-1.0-0b/causal-lm/spyre-eager-float16"])
+def test_nothing_absent_is_spelled_out(visit, path):
+    page = visit(path)
+    page.wait_for_selector(VIEWS.get(path, ".split .plot canvas"))
+    words = re.findall(r"\b(?:null|undefined|NaN%)\b|\[object", page.locator("main").inner_text())
+    assert words == []
+
+
+def test_a_relaxed_tolerance_and_a_retry_say_why(visit):
+    page = visit("matrix.html#q=flag:relaxed")
+    page.locator("#view tbody a.cell:not(.dim)").first.click()
+    panel = page.locator(".panel")
+    assert "Relaxed: the norms of this family compute in 16 bit on the device" in panel.inner_text()
+    assert "relaxed" in panel.locator(".tag").all_inner_texts()
+
+
 def test_dark_follows_the_system_and_the_choice_is_kept(visit):
     page = visit("index.html", color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"

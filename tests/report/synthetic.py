@@ -228,6 +228,8 @@ _OUTCOMES = {
     Status.NOTRUN: (OutcomeKind.UNAVAILABLE, "The Hub did not answer within 30 s; see HF_ENDPOINT."),
     Status.ERROR: (OutcomeKind.NOT_EXERCISED, "No op ran on the device; the check proves nothing."),
 }
+_CRASHED = Outcome(kind=OutcomeKind.CRASH, stage=Stage.RUN, message="The process died by SIGBUS.", signal="SIGBUS")
+RELAXED = "the norms of this family compute in 16 bit on the device; see the tolerance study"
 _CRASHES = (
     (OutcomeKind.TIMEOUT, "No end within 900 s.", None),
     (OutcomeKind.CRASH, "The process died by SIGSEGV.", "SIGSEGV"),
@@ -245,12 +247,18 @@ def result(case: Case, status: Status, spec: Spec, index: int, night: int) -> Ca
     ratio = generator.uniform(1.2, 4.0) if status is not Status.FAIL else generator.uniform(30, 90)
     comparison = _comparison(case, ratio, generator, index, spec.hostile) if measured else None
     seconds = generator.uniform(4, 60)
+    relaxed = measured and index % 11 == 5
     if status is Status.XFAIL:
         case = case.model_copy(update={"expectation": _expectation()})
+    if relaxed:
+        case = case.model_copy(update={"tolerance": Tolerance(error_ratio=8, reason=RELAXED)})
+    attempts = (Attempt(outcome=outcome, seconds=seconds),)
+    if status is Status.PASS and index % 13 == 6:
+        attempts = (Attempt(outcome=_CRASHED, seconds=seconds / 3), *attempts)
     return CaseResult(
         case=case,
         outcome=outcome,
-        verdict=_verdict(status, outcome, ratio, comparison),
+        verdict=_verdict(status, outcome, ratio, comparison, relaxed=relaxed),
         checkpoint=_checkpoint(case) if measured else None,
         observations=_observations(case, generator, index) if measured else {},
         comparison=comparison,
@@ -258,7 +266,7 @@ def result(case: Case, status: Status, spec: Spec, index: int, night: int) -> Ca
         started=started,
         finished=started + timedelta(seconds=seconds),
         seconds={Stage.LOAD: 1.5, Stage.COMPILE: seconds * 0.6, Stage.RUN: seconds * 0.3} if measured else {},
-        attempts=(Attempt(outcome=outcome, seconds=seconds),),
+        attempts=attempts,
         worker="w1",
     )
 
@@ -285,7 +293,9 @@ def _expectation() -> Expectation:
     )
 
 
-def _verdict(status: Status, outcome: Outcome, ratio: float, comparison: Comparison | None) -> Verdict:
+def _verdict(
+    status: Status, outcome: Outcome, ratio: float, comparison: Comparison | None, *, relaxed: bool
+) -> Verdict:
     within = status is not Status.FAIL
     findings = ()
     if comparison:
@@ -300,7 +310,7 @@ def _verdict(status: Status, outcome: Outcome, ratio: float, comparison: Compari
     return Verdict(
         status=status,
         sentence=sentence,
-        flags=("near_tie",) if comparison else (),
+        flags=(("near_tie", "relaxed") if relaxed else ("near_tie",)) if comparison else (),
         findings=findings,
         tolerance=Tolerance(error_ratio=8, relative_l2=0.05, cosine=0.99, kl=0.01),
         tensors=1 if comparison else 0,

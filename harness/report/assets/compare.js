@@ -37,11 +37,11 @@ report.views["compare.html"] = async function () {
     const sides = places.map((place) => flat(runs[place].environment));
     const names = [...new Set(sides.flatMap((side) => Object.keys(side)))].filter((name) => new Set(sides.map((side) => side[name])).size > 1);
     if (!names.length) return h("p", { class: "quiet" }, "The environments recorded are equal.");
-    return grid("Environment differences", places, names.map((name) => [name, ...sides.map((side) => side[name] === undefined ? "absent" : side[name])]));
+    return grid("Environment differences", places, names.map((name) => [name, ...sides.map((side) => side[name] === undefined ? "absent" : side[name])]), "What");
   }
   const title = (place) => runs[place].started.slice(0, 10);
-  function grid(label, places, lines) {
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), places.map((place) => h("th", { scope: "col", title: runs[place].id }, title(place))))),
+  function grid(label, places, lines, what) {
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, what || "Case"), places.map((place) => h("th", { scope: "col", title: runs[place].id }, title(place))))),
       h("tbody", {}, lines.map(([head, ...cells]) => h("tr", {}, h("th", { scope: "row" }, head), cells.map((cell) => h("td", {}, cell)))))));
   }
 
@@ -65,7 +65,7 @@ report.views["compare.html"] = async function () {
     groups["Moved inside pass"].sort((a, b) => ratio(b, places.length - 1) / ratio(b, 0) - ratio(a, places.length - 1) / ratio(a, 0));
     const LIMIT = 200;
     const cell = (at, side) => { const letter = all[at].letters[places[side]], value = columns[side].ratio[at]; return [report.status(report.STATUS[letter] === "ABSENT" ? "ABSENT" : report.STATUS[letter]), value === null ? "" : h("span", { class: "beside", title: "error ratio " + value }, report.readable(value, "×"))]; };
-    const head = (at) => (all[at].link ? h("a", { class: "mono", href: all[at].link }, all[at].id) : h("span", { class: "mono" }, all[at].id));
+    const head = (at) => (all[at].link ? h("a", { class: "mono", href: all[at].link, title: all[at].id }, all[at].id) : h("span", { class: "mono" }, all[at].id));
     const sections = Object.entries(groups).map(([name, members]) => h("section", { "data-group": name }, h("h2", {}, name, " ", h("span", { class: "count" }, members.length.toLocaleString("en-US"))),
       name === "Moved inside pass" ? h("p", { class: "quiet" }, "Error ratio changed by more than 25 %, worse first.") : null,
       members.length ? grid(name, places, members.slice(0, LIMIT).map((at) => [head(at), ...places.map((_, side) => cell(at, side))])) : h("p", { class: "quiet" }, "None."),

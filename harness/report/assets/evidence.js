@@ -131,7 +131,7 @@ report.evidence = (function () {
     if (errors.length < 2) return null;
     const worst = [...errors].sort((a, b) => report.number(b.relative_l2) - report.number(a.relative_l2)).slice(0, 8);
     return section("Error that each module adds by itself", report.plot("Relative L2 error per module, in order of execution", "module", [
-      { label: "candidate", values: errors.map((one) => one.relative_l2), colour: "--plot-candidate" }, { label: "control", values: errors.map((one) => (present(one.control) ? one.control : null)), colour: "--plot-control", dash: [4, 4] }], { log: true }),
+      { label: "candidate", values: errors.map((one) => one.relative_l2), colour: "--plot-candidate" }, { label: "control", values: errors.map((one) => (present(one.control) ? one.control : null)), colour: "--plot-control", dash: [4, 4] }], { log: true, name: (at) => errors[at].name }),
       h("details", {}, h("summary", {}, "Largest"), table("Modules with the largest error", [["Module"], ["Call", "number"], ["Candidate", "number"], ["Control", "number"]],
         worst.map((one) => [h("span", { class: "mono" }, one.name), String(one.call || 0), measured(one.relative_l2), measured(one.control)]))));
   }

@@ -47,7 +47,7 @@ report.views["model.html"] = async function () {
     const detail = details[model.cases.indexOf(chosen)];
     root.replaceChildren(
       h("p", { class: "crumb" }, h("a", { href: "index.html" }, "Overview"), " / " + (model.family || "models")),
-      h("h1", {}, model.name),
+      h("h1", { title: model.name }, model.name),
       h("p", { class: "quiet" }, [model.task, model.architecture, detail.case.licence].filter(Boolean).join(" · ")),
       tabs,
       h("div", { class: "panel", role: "tabpanel", id: "panel", tabindex: "0", "aria-labelledby": "tab-" + chosen.index }, panel(chosen, detail, numbers)));
@@ -98,7 +98,7 @@ report.views["model.html"] = async function () {
       [...letters].map((letter, at) => h("span", { class: report.STATUS[letter], title: runs[at].started.slice(0, 10) + ": " + report.STATUS[letter] }, letter)));
     const ratio = numbers.ratio.some((value) => value !== null);
     return evidence.section("History, " + runs.length + " runs", strip, ratio ? report.plot("Error ratio by run", "run", [{ label: "error ratio", values: numbers.ratio, colour: "--plot-candidate" }],
-      { height: 180, labels: (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : "")) }) : null);
+      { height: 180, name: (at) => runs[at].started.slice(0, 10), labels: (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : "")) }) : null);
   }
   function inputs(d) {
     const texts = (d.case.inputs.texts || []).map((text) => h("pre", { class: "block", tabindex: "0" }, text));

@@ -63,7 +63,7 @@ report.views["ops.html"] = async function () {
     if (!data.padding.length) return null;
     return [h("h2", {}, "Padding and fallback cost ", h("span", { class: "aside" }, "compiled cases, largest padding first")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Padding and fallback cost" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Case"), ["Padding", "Restickifies", "Fallback steps"].map((text) => h("th", { scope: "col", class: "number" }, text)))),
-      h("tbody", {}, data.padding.map(([padded, moved, steps, at]) => h("tr", {}, h("td", {}, h("a", { class: "mono", href: world.cases[at].link }, world.cases[at].id)), h("td", { class: "number" }, report.bytes(padded)), h("td", { class: "number" }, moved.toLocaleString("en-US")), h("td", { class: "number" }, steps.toLocaleString("en-US")))))))];
+      h("tbody", {}, data.padding.map(([padded, moved, steps, at]) => h("tr", {}, h("td", {}, h("a", { class: "mono", href: world.cases[at].link, title: world.cases[at].id }, world.cases[at].id)), h("td", { class: "number" }, report.bytes(padded)), h("td", { class: "number" }, moved.toLocaleString("en-US")), h("td", { class: "number" }, steps.toLocaleString("en-US")))))))];
   }
   for (const control of [search, byState, byConfig, columns]) control.addEventListener("input", draw);
   const HEADER = ["op", "blocks", "falls_back", "works", "models", "fallback_calls"];

@@ -1,5 +1,6 @@
 // Lines over an index with uPlot, in the colours of the theme; drawn again when the theme changes.
 "use strict";
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5];
 report.plot = function (title, axis, series, options) {
   const { h } = report;
   options = options || {};
@@ -16,8 +17,8 @@ report.plot = function (title, axis, series, options) {
       title, width: Math.max(280, box.clientWidth - 16), height: options.height || 220,
       scales: { x: { time: false }, y: options.log && some ? { distr: 3 } : {} },
       axes: [{ stroke: ink, grid, font, ticks: grid, label: axis, labelFont: font, values: options.labels },
-        { stroke: ink, grid, font, ticks: grid, size: 64, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : report.readable(tick))) }],
-      series: [{ label: axis }, ...series.map((one) => ({
+        { stroke: ink, grid, font, ticks: grid, size: 64, ...(options.whole ? { incrs: WHOLE } : {}), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : report.readable(tick))) }],
+      series: [{ label: axis, value: (_, at) => (at === null ? "–" : options.name ? options.name(at) : String(at)) }, ...series.map((one) => ({
         label: one.label, stroke: colour(one.colour), width: 1.5, dash: one.dash, points: { show: one.values.length < 40, size: 5 },
         value: (_, value) => (value === null ? "–" : report.readable(value)),
       }))],

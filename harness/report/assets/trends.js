@@ -6,6 +6,7 @@ report.views["trends.html"] = async function () {
   const root = document.getElementById("view");
   const runs = report.site.runs;
   const changes = await report.load("changes");
+  const name = (at) => runs[at].started.slice(0, 10);
   const day = (_, ticks) => ticks.map((tick) => (runs[tick] ? runs[tick].started.slice(5, 10) : ""));
   const line = (label, values, colour, dash) => ({ label, values, colour, dash });
   const count = (status) => runs.map((run) => run.counts[status] || 0);
@@ -57,10 +58,10 @@ report.views["trends.html"] = async function () {
     const numbers = await report.numbersOverTime(one);
     const steps = changes.filter((change) => change[0] === id && change[1] === "drifted");
     box.replaceChildren(h("p", {}, h("a", { href: one.link }, one.id)),
-      steps.length ? h("ul", {}, steps.map((step) => h("li", {}, h("span", { class: "tag" }, "step"), runs[step[4]].started.slice(0, 10) + ": " + step[6]))) : null,
-      h("div", { class: "split" }, report.plot("Error ratio (units of the control's error)", "run", [line("error ratio", numbers.ratio, "--plot-candidate")], { labels: day, marks: steps.map((step) => step[4]) }),
-        report.plot("Time per case (s)", "run", [line("seconds", numbers.seconds, "--plot-candidate")], { labels: day }),
-        report.plot("Share of op calls on the device", "run", [line("share", numbers.share, "--plot-candidate")], { labels: day })));
+      h("ul", {}, steps.map((step) => h("li", {}, h("span", { class: "tag" }, "step"), runs[step[4]].started.slice(0, 10) + ": " + step[6]))),
+      h("div", { class: "split" }, report.plot("Error ratio (units of the control's error)", "run", [line("error ratio", numbers.ratio, "--plot-candidate")], { labels: day, name, marks: steps.map((step) => step[4]) }),
+        report.plot("Time per case (s)", "run", [line("seconds", numbers.seconds, "--plot-candidate")], { labels: day, name }),
+        report.plot("Share of op calls on the device", "run", [line("share", numbers.share, "--plot-candidate")], { labels: day, name })));
   }
 
   function table() {
@@ -75,10 +76,10 @@ report.views["trends.html"] = async function () {
     root.replaceChildren(
       h("p", {}, runs.length + (runs.length === 1 ? " run" : " runs") + ". Subscribe to ", h("a", { href: "feed.xml" }, "the feed of regressions"), "."),
       h("div", { class: "split" },
-        report.plot("Cases that need attention", "run", [line("FAIL", count("FAIL"), "--red"), line("ERROR", count("ERROR"), "--magenta", [6, 3]), line("NOTRUN", count("NOTRUN"), "--purple", [2, 3]), line("XPASS", count("XPASS"), "--orange", [8, 3, 2, 3])], { labels: day }),
-        report.plot("Coverage: cases that passed, and all", "run", [line("PASS", count("PASS"), "--green"), line("all", runs.map((run) => Object.values(run.counts).reduce((a, b) => a + b, 0)), "--plot-control", [4, 4])], { labels: day }),
-        report.plot("Median error ratio", "run", [line("median", runs.map((run) => run.median_ratio), "--plot-candidate")], { labels: day }),
-        report.plot("Case time, all cases together (s)", "run", [line("seconds", runs.map((run) => run.seconds), "--plot-candidate")], { labels: day })),
+        report.plot("Cases that need attention", "run", [line("FAIL", count("FAIL"), "--red"), line("ERROR", count("ERROR"), "--magenta", [6, 3]), line("NOTRUN", count("NOTRUN"), "--purple", [2, 3]), line("XPASS", count("XPASS"), "--orange", [8, 3, 2, 3])], { labels: day, name, whole: true }),
+        report.plot("Coverage: cases that passed, and all", "run", [line("PASS", count("PASS"), "--green"), line("all", runs.map((run) => Object.values(run.counts).reduce((a, b) => a + b, 0)), "--plot-control", [4, 4])], { labels: day, name, whole: true }),
+        report.plot("Median error ratio", "run", [line("median", runs.map((run) => run.median_ratio), "--plot-candidate")], { labels: day, name }),
+        report.plot("Case time, all cases together (s)", "run", [line("seconds", runs.map((run) => run.seconds), "--plot-candidate")], { labels: day, name })),
       h("h2", {}, "Cases that need attention, by run"), ...heatmap(),
       h("h2", {}, "One case over time"), ...(await series()),
       h("h2", {}, "What got worse"),
