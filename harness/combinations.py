@@ -122,7 +122,7 @@ def _not_run(package: str, version: str, reason: str, request: Request) -> tuple
     here = environment.capture(1, 1)
     packages = tuple(Package(name=one.name, version=version) if one.name == package else one for one in here.packages)
     run = Run(
-        run_id=store.new_run_id(now),
+        run_id=store.run_id_for(request.run_directory, now),
         started=now,
         profile=request.profile,
         manifest_digest=hashlib.sha256(path.read_bytes()).hexdigest(),

@@ -116,7 +116,7 @@ class RunControl:
                 raise UsageError(f"{_relative(directory)}: holds a run already; use --resume or another --run-dir")
             self._continue(directory, cases)
         else:
-            self.run = self.pipeline.describe(store.new_run_id(datetime.now(UTC)), cases)
+            self.run = self.pipeline.describe(store.run_id_for(directory, datetime.now(UTC)), cases)
         assert self.run is not None
         self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._cases = {case.id: case for case in cases}

@@ -38,7 +38,7 @@ from harness.records import (
     Verdict,
     WheelSource,
 )
-from harness.store import CASES_FILE, RUN_FILE, RunWriter, merge, new_run_id, read_run, write_atomically
+from harness.store import CASES_FILE, RUN_FILE, RunWriter, merge, new_run_id, read_run, run_id_for, write_atomically
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 LATER = datetime(2026, 1, 31, 13, 0, 0, tzinfo=UTC)
@@ -95,6 +95,11 @@ def test_a_run_id_sorts_by_time() -> None:
     assert early < late
     assert early.startswith("20260131T120000Z-")
     assert len(early) == len("20260131T120000Z-abcdef")
+
+
+def test_a_directory_that_is_named_by_an_id_holds_that_run() -> None:
+    assert run_id_for(Path("reports/runs/20260131T120000Z-abcdef"), LATER) == "20260131T120000Z-abcdef"
+    assert run_id_for(Path("reports/runs/nightly"), NOON).startswith("20260131T120000Z-")
 
 
 def test_what_was_planned_and_has_no_result_is_named(tmp_path: Path) -> None:

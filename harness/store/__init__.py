@@ -8,7 +8,7 @@ to the disk as the case ends), ``logs/`` and, when the run has ended, ``ops.parq
 from harness.store.layout import CASES_FILE, RUN_FILE
 from harness.store.merge import merge
 from harness.store.read import StoredRun, read_plan, read_run, stream_results
-from harness.store.write import RunWriter, new_run_id, write_atomically
+from harness.store.write import RunWriter, new_run_id, run_id_for, write_atomically
 
 __all__ = [
     "CASES_FILE",
@@ -19,6 +19,7 @@ __all__ = [
     "new_run_id",
     "read_plan",
     "read_run",
+    "run_id_for",
     "stream_results",
     "write_atomically",
 ]

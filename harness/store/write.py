@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import tempfile
 import threading
@@ -24,6 +25,11 @@ from harness.store.tables import write_tables
 def new_run_id(now: datetime) -> str:
     """An id that sorts by time: ``20260131T020304Z-1a2b3c``."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def run_id_for(directory: Path, now: datetime) -> str:
+    """The id of a run that begins in a directory: the directory's own name where that is an id, else a new one."""
+    return directory.name if re.fullmatch(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}", directory.name) else new_run_id(now)
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
