@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import kernels, private
+from spyre_emulator import kernels, padding, private
 from spyre_emulator.accumulation import total
 from spyre_emulator.custom import needs_grad, refuse_published
 from spyre_emulator.decompositions import exponential
@@ -145,7 +145,7 @@ def _like_query(output: Tensor, query: Tensor) -> Tensor:
 
 def register() -> None:
     """Register the kernel and its routes: eager, eager with autograd, and tracing without gradients."""
-    kernels.register(Kernel(FUSED, attention, program=True, scalars=False))
+    kernels.register(Kernel(FUSED, attention, program=True, scalars=False, reads=padding.attention))
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
         private.registers_for("aten", key)("scaled_dot_product_attention", route)
 

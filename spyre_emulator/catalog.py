@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spyre_emulator import decompositions as programs
-from spyre_emulator import kernels, private
+from spyre_emulator import kernels, padding, private
 from spyre_emulator.kernels import Kernel
 from spyre_emulator.numerics import round_
 
@@ -97,6 +97,24 @@ GEOMETRY: tuple[Any, ...] = (
 """Their numbers decide how many elements there are, and are used on the host."""
 
 
+READERS: dict[Any, padding.Reader] = {
+    **dict.fromkeys((aten.sum.dim_IntList, aten.sum.default), padding.over_dimensions("sum")),
+    **dict.fromkeys((aten.mean.dim, aten.mean.default), padding.over_dimensions("mean")),
+    **dict.fromkeys((aten.amax.default, aten.max.default, aten.max.dim), padding.over_dimensions("amax")),
+    **dict.fromkeys((aten.amin.default, aten.min.default, aten.min.dim), padding.over_dimensions("amin")),
+    **dict.fromkeys(
+        (aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default),
+        padding.over_dimensions("softmax"),
+    ),
+    aten.native_layer_norm.default: padding.last_dimension("norm"),
+    aten.mm.default: padding.product(0),
+    aten.bmm.default: padding.product(0),
+    aten.addmm.default: padding.product(1),
+    aten.baddbmm.default: padding.product(1),
+}
+"""How operators that combine elements along a stick read it."""
+
+
 PACKED = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.embedding.default: (0,)}
 """Weights that may stay 16-bit codes."""
 
@@ -104,14 +122,17 @@ PACKED = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.embedding.defaul
 def fill() -> None:
     """Register every kernel that differs from PyTorch's own with rounding."""
     for op, program in PROGRAMS.items():
-        kernels.register(Kernel(op, program, program=True, scalars=False, packed=PACKED.get(op, ())))
+        kernels.register(
+            Kernel(op, program, program=True, scalars=False, packed=PACKED.get(op, ()), reads=READERS.get(op))
+        )
     for op in EXACT:
-        kernels.register(Kernel(op, op, rounds=False))
+        kernels.register(Kernel(op, op, rounds=False, reads=READERS.get(op)))
     for op, in_place in MOVERS.items():
         kernels.register(Kernel(op, op, rounds=False, in_place=in_place))
     kernels.register(Kernel(aten._unsafe_view.default, aten._unsafe_view.default, rounds=False, is_view=True))
     kernels.register(Kernel(aten.index_put.default, _index_put, program=True, scalars=False))
     kernels.register(Kernel(aten.histc.default, _histogram))
+    kernels.register(Kernel(aten.bmm.default, aten.bmm.default, reads=READERS[aten.bmm.default]))
     for op in GEOMETRY:
         kernels.register(Kernel(op, op, scalars=False))
 

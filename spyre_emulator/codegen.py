@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from spyre_emulator import kernels, private
+from spyre_emulator import kernels, private, settings
 from spyre_emulator.dispatch import host_argument
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.memory import codes_of, readable, shadow, wrap
@@ -126,6 +126,8 @@ def _stays_packed(node: Node) -> bool:
 
 
 def _is_hooked(step: Step) -> bool:
+    if settings.current.nan_padding and step.kind in ("native", "fallback"):
+        return True
     return step.kind in ("native", "fallback", "view") and kernels.is_hooked(cast("Any", step.node.target))
 
 

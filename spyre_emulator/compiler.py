@@ -52,6 +52,7 @@ def _entering(value: Any) -> Any:
 
 def build(graph: torch.fx.GraphModule, example_inputs: Any) -> Callable[[list[Any]], list[Any]]:
     """The boxed callable of `graph`, which is functional aten with mutations of inputs at its end."""
+    private.drop_synchronization(graph)
     plan = Plan(graph, private.is_recompilation())
     plans.append(plan)
     variants = Variants(graph, plan)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import dispatch, kernels, private, settings
+from spyre_emulator import dispatch, kernels, padding, private, settings
 from spyre_emulator.decompositions import rms_norm
 from spyre_emulator.fallbacks import UnsupportedError, unsupported
 from spyre_emulator.kernels import Kernel
@@ -44,7 +44,7 @@ def register() -> None:
     """Define ``spyre::rms_norm`` and route aten's form to it, eager and while tracing."""
     private.define("spyre", "rms_norm(Tensor x, Tensor? weight, float eps) -> Tensor")
     op = torch.ops.spyre.rms_norm.default
-    kernels.register(Kernel(op, rms_norm, program=True, scalars=False))
+    kernels.register(Kernel(op, rms_norm, program=True, scalars=False, reads=padding.last_dimension("norm")))
     private.registers_for("spyre", "PrivateUse1")("rms_norm", dispatch.call_for(op))
     private.registers_for("spyre", "Meta")("rms_norm", lambda x, weight, eps: torch.empty_like(x))
     for key in ("PrivateUse1", "AutogradPrivateUse1"):

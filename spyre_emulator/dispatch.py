@@ -176,7 +176,7 @@ def compute(
         correct = kernels.round_results(result, outcome.dtypes)
         if kernels.is_hooked(op):
             result = kernels.through_hooks(kernel, host_args, host_kwargs, _dtypes(args), "eager", lambda: correct)
-    elif kernels.is_hooked(op):
+    elif kernels.is_hooked(op) or settings.current.nan_padding:
         result = kernels.run_hooked(kernel, outcome, host_args, host_kwargs, _dtypes(args), "eager")
     else:
         result = kernels.compute(kernel, outcome, host_args, host_kwargs)

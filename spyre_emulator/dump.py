@@ -7,59 +7,88 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spyre_emulator import division, layout, private
-from spyre_emulator.dtypes import device_format
-from spyre_emulator.estimate import estimate
+from spyre_emulator import private
+from spyre_emulator.estimate import Estimate, estimate
+from spyre_emulator.propagation import Source, operand_nodes
 from spyre_emulator.steps import Step, operands_of, results_of
+from spyre_emulator.sticks import Restickify
 
 if TYPE_CHECKING:
     from spyre_emulator.plan import Plan
 
 
-def _tensor(value: torch.Tensor) -> dict[str, Any]:
+def cost_of(plan: Plan, step: Step) -> Estimate:
+    """The estimate of one step in the layouts and places that `plan` chose."""
+    layouts, places = plan.layouts, plan.memory.places
+    traffic = sum(r.bytes for r in step.restickifies)
+    seen = [*(layouts.sources.get(n, [None])[:1] for n in operand_nodes(step.node)), layouts.sources.get(step.node, ())]
+    for source in (s for group in seen for s in group if s is not None):
+        if places[source.buffer].where != "lx":
+            traffic += source.view.device_bytes(layouts.sticks[source.buffer])
+    results = [v for v in results_of(step.node) if isinstance(v, torch.Tensor)]
+    return estimate(step.node.target, operands_of(step.node), results, traffic)
+
+
+def _tensor(plan: Plan, value: torch.Tensor, source: Source | None) -> dict[str, Any]:
     shape = tuple(private.size_hint(s) for s in value.shape)
-    strides = tuple(private.size_hint(s) for s in value.stride())
     described: dict[str, Any] = {
         "shape": shape,
-        "strides": strides,
+        "strides": tuple(private.size_hint(s) for s in value.stride()),
         "dtype": str(value.dtype).removeprefix("torch."),
         "device": value.device.type,
     }
-    if value.device.type == private.DEVICE_NAME:
-        placed = layout.default_layout(shape, strides, value.dtype)
+    if source is not None:
+        stick = plan.layouts.sticks[source.buffer]
+        placed = source.view.layout(stick)
         described |= {
+            "stick_dimension": source.view.dimension(stick),
             "device_size": placed.device_size,
             "stride_map": placed.stride_map,
-            "device_bytes": layout.device_bytes(shape, value.dtype),
+            "device_bytes": source.view.device_bytes(stick),
         }
     return described
 
 
-def _step(step: Step) -> dict[str, Any]:
-    operands = operands_of(step.node)
+def _restickify(r: Restickify) -> dict[str, Any]:
+    return r._asdict() | {"dtype": str(r.dtype)}
+
+
+def _step(plan: Plan, step: Step) -> dict[str, Any]:
+    sources = plan.layouts.sources
+    own = sources.get(step.node, [])
     results = [v for v in results_of(step.node) if isinstance(v, torch.Tensor)]
     described: dict[str, Any] = {
         "name": step.node.name,
         "op": str(step.node.target),
         "kind": step.kind,
-        "operands": [_tensor(v) for v in operands],
-        "results": [_tensor(v) for v in results],
+        "operands": [
+            _tensor(plan, n.meta["val"], next(iter(sources.get(n, [])), None)) for n in operand_nodes(step.node)
+        ],
+        "results": [_tensor(plan, v, own[i] if i < len(own) else None) for i, v in enumerate(results)],
     }
+    places = [plan.memory.places[s.buffer] for s in own if s.buffer.node is step.node]
+    if places:
+        described["place"] = places[0]._asdict()
+    if step.restickifies:
+        described["restickifies"] = [_restickify(r) for r in step.restickifies]
     if step.kind in ("native", "fallback"):
-        cost = estimate(step.node.target, operands, results)
-        described["restickifies"] = [r._asdict() | {"dtype": str(r.dtype)} for r in step.restickifies]
-        described["estimate"] = cost._asdict()
-        if results and results[0].dim():
-            stick = device_format(results[0].dtype).elements_per_stick
-            described["cores"] = division.cores_for(-(-private.size_hint(results[0].shape[-1]) // stick))
+        described.setdefault("restickifies", [])
+        described["estimate"] = cost_of(plan, step)._asdict()
+    division = plan.memory.divisions.get(step.node)
+    if division is not None:
+        described |= {"cores": division.cores, "splits": division.splits, "contracted_splits": division.contracted}
+        described["working_set"] = plan.memory.working_sets[step.node]
     return described
+
+
+def _inputs(plan: Plan) -> list[dict[str, Any]]:
+    known = [(n, s) for n in plan.inputs for s in plan.layouts.sources.get(n, [])]
+    return [{"name": n.name} | _tensor(plan, n.meta["val"], s) for n, s in known]
 
 
 def as_dict(plan: Plan) -> dict[str, Any]:
     """Facts and steps of `plan`; the ``estimate`` entries are estimates, see `spyre_emulator.estimate`."""
-    steps = [_step(s) for s in plan.steps]
-    seconds = sum(s["estimate"]["seconds"] for s in steps if "estimate" in s)
-    return {"facts": plan.facts._asdict(), "estimated_seconds": seconds, "steps": steps}
+    return {"facts": plan.facts._asdict(), "inputs": _inputs(plan), "steps": [_step(plan, s) for s in plan.steps]}
 
 
 def as_json(plan: Plan) -> str:
@@ -67,19 +96,44 @@ def as_json(plan: Plan) -> str:
     return json.dumps(as_dict(plan), indent=1)
 
 
+def _shown(t: dict[str, Any]) -> str:
+    """``float16[3, 64*]``: the sticked dimension is starred; ``float16[3, 1]|`` has one element per stick."""
+    stick = t.get("stick_dimension")
+    sizes = ", ".join(f"{n}*" if d == stick else str(n) for d, n in enumerate(t["shape"]))
+    sparse = "|" if "device_size" in t and stick is None and t["shape"] else ""
+    return f"{t['dtype']}[{sizes}]{sparse}"
+
+
+def _kilobytes(size: int) -> str:
+    return f"{size / 1024:.1f} KB"
+
+
+def _remarks(step: dict[str, Any]) -> str:
+    remarks = []
+    if "estimate" in step:
+        remarks += [f"{step.get('cores', 1)} cores", f"{step['estimate']['seconds'] * 1e6:.1f} us"]
+    if "working_set" in step:
+        remarks.append(f"{_kilobytes(step['working_set'])} a core")
+    place = step.get("place")
+    if place is not None:
+        remarks.append(f"in {place['where']}" + (f": {place['reason']}" if place["where"] == "pool" else ""))
+    for r in step.get("restickifies", ()):
+        have, need = ("one per stick" if d is None else f"dimension {d}" for d in (r["have"], r["need"]))
+        partial = "" if r["whole"] else " in partial sticks"
+        remarks.append(f"restickify {list(r['shape'])} from {have}{partial} to {need}")
+    return f"  [{', '.join(remarks)}]" if remarks else ""
+
+
 def as_text(plan: Plan) -> str:
-    """One line per step: kind, result, operator, operands, cores, restickifies, estimated microseconds."""
+    """The facts, then one line per step: kind, result, operator, operands, cores, time, place, restickifies."""
     described = as_dict(plan)
+    seconds = plan.facts.estimated_seconds
     lines = [
         "plan: " + ", ".join(f"{k} {v}" for k, v in described["facts"].items()),
-        f"estimated device time {described['estimated_seconds'] * 1e6:.1f} us (a roofline, not a measurement)",
+        f"estimated device time {seconds * 1e6:.1f} us (a roofline, not a measurement)",
+        "sticks run along the dimension with a star; | marks one element per stick",
     ]
     for s in described["steps"]:
-        operands = ", ".join(f"{t['dtype']}{list(t['shape'])}" for t in s["operands"])
-        results = ", ".join(f"{t['dtype']}{list(t['shape'])}" for t in s["results"])
-        extra = ""
-        if "estimate" in s:
-            extra = f"  [{s.get('cores', 1)} cores, {s['estimate']['seconds'] * 1e6:.1f} us"
-            extra += f", {len(s['restickifies'])} restickify]" if s["restickifies"] else "]"
-        lines.append(f"{s['kind']:8s} {s['name']} = {s['op']}({operands}) -> {results}{extra}")
+        operands, results = (", ".join(map(_shown, s[which])) for which in ("operands", "results"))
+        lines.append(f"{s['kind']:8s} {s['name']} = {s['op']}({operands}) -> {results}{_remarks(s)}")
     return "\n".join(lines)

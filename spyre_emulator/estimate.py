@@ -32,7 +32,8 @@ class Estimate(NamedTuple):
 
     flops: int
     bytes: int
-    """Device memory traffic: operands and results once, padding lanes included."""
+    """Device memory traffic: operands and results once, padding lanes included; in a plan those that are not in the
+    scratchpads, and twice what is restickified."""
     seconds: float
     """max(compute, memory) plus the launch."""
 
@@ -41,10 +42,11 @@ def _shape(value: torch.Tensor) -> tuple[int, ...]:
     return tuple(private.size_hint(s) for s in value.shape)
 
 
-def estimate(op: Any, operands: list[Any], results: list[Any]) -> Estimate:
-    """The estimate for `op` on (fake) values."""
+def estimate(op: Any, operands: list[Any], results: list[Any], traffic: int | None = None) -> Estimate:
+    """The estimate for `op` on (fake) values; `traffic` as a plan knows it, or that of fresh layouts."""
     tensors = [v for v in (*operands, *results) if isinstance(v, torch.Tensor)]
-    traffic = sum(device_bytes(_shape(v), v.dtype) for v in tensors)
+    if traffic is None:
+        traffic = sum(device_bytes(_shape(v), v.dtype) for v in tensors)
     outputs = [math.prod(_shape(v)) for v in results if isinstance(v, torch.Tensor)]
     flops = sum(outputs)
     if name_of(op) in MATMUL and operands:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from spyre_emulator import dispatch, kernels, private
+from spyre_emulator import dispatch, kernels, padding, private
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.kernels import Kernel
 from spyre_emulator.numerics import CONSTANT_LARGEST, round_, round_scalar
@@ -114,6 +114,7 @@ class Fp8Operator(NamedTuple):
     """Dtypes of its first operand."""
     result: Callable[..., Any]
     """The results without their values, for tracing."""
+    reads: padding.Reader | None = None
 
 
 def _e4m3_like(x: Tensor, *_: Any) -> Tensor:
@@ -141,7 +142,11 @@ _WITH_SCALE = "(Tensor input, Tensor scale) -> Tensor"
 _PRODUCT = "(Tensor mat1, Tensor mat2, ScalarType? out_dtype=None) -> Tensor"
 OPERATORS = (
     Fp8Operator(
-        "quantscalepertokenfp8(Tensor input, float scale_ub=448.) -> Tensor", scale_per_token, DLFLOAT, _scale_like
+        "quantscalepertokenfp8(Tensor input, float scale_ub=448.) -> Tensor",
+        scale_per_token,
+        DLFLOAT,
+        _scale_like,
+        padding.last_dimension("norm"),
     ),
     Fp8Operator("qfp8ch(Tensor input) -> Tensor", to_e4m3, DLFLOAT, _e4m3_like),
     Fp8Operator("qfp8wt(Tensor input) -> Tensor", to_e4m3, DLFLOAT, _e4m3_like),
@@ -191,6 +196,6 @@ def register() -> None:
         name = operator.schema.partition("(")[0]
         private.define("spyre", operator.schema)
         op = getattr(torch.ops.spyre, name).default
-        kernels.register(Kernel(op, operator.program, program=True, scalars=False))
+        kernels.register(Kernel(op, operator.program, program=True, scalars=False, reads=operator.reads))
         on_device(name, _checked(operator, name, dispatch.call_for(op)))
         meta(name, _checked(operator, name, operator.result))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from spyre_emulator import private
+from spyre_emulator import padding, private, settings
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.numerics import round_, round_scalar
 
@@ -39,6 +39,8 @@ class Kernel:
     """True where `compute` is a device program: it takes ``half=`` and rounds by itself."""
     packed: tuple[int, ...] = ()
     """Positions of weights that may arrive as 16-bit codes (int16)."""
+    reads: padding.Reader | None = None
+    """How it reads whole sticks, for the debug switch ``nan_padding``; None: it reads logical elements alone."""
     numbers: tuple[int, ...] = ()
     """Positions of the arguments that may be such numbers; filled in from the schema."""
 
@@ -62,6 +64,11 @@ class OpCall:
     """``eager`` or ``compiled``."""
     proceed: Callable[[], Any]
     """Computes and rounds the correct result."""
+
+    def sticks(self, position: int) -> Tensor:
+        """Operand `position` in whole sticks, as a kernel reads it that masks nothing: NaN behind the rows' ends with
+        ``nan_padding``, otherwise some number."""
+        return padding.whole_sticks(self.args[position], self.dtypes[position] or torch.float16)
 
 
 class Hook(Protocol):
@@ -183,6 +190,19 @@ def compute(kernel: Kernel, outcome: Outcome, args: tuple[Any, ...], kwargs: dic
     return result
 
 
+def probed(
+    kernel: Kernel,
+    outcome: Outcome,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dtypes: Sequence[torch.dtype | None],
+) -> Any:
+    """`compute`, with NaN where padding lanes would reach its result; see `spyre_emulator.padding`."""
+    result = compute(kernel, outcome, args, kwargs)
+    images = kernel.reads(args, dtypes) if kernel.reads is not None else None
+    return result if images is None else padding.poisoned(result, compute(kernel, outcome, images, kwargs))
+
+
 def run_hooked(
     kernel: Kernel,
     outcome: Outcome,
@@ -192,7 +212,12 @@ def run_hooked(
     mode: str,
 ) -> Any:
     """`compute` through the hooks of the operator; `dtypes` are those of the positional arguments."""
-    return through_hooks(kernel, args, kwargs, dtypes, mode, functools.partial(compute, kernel, outcome, args, kwargs))
+    call = functools.partial(compute, kernel, outcome, args, kwargs)
+    if settings.current.nan_padding:
+        call = functools.partial(probed, kernel, outcome, args, kwargs, dtypes)
+        if is_hooked(kernel.op):
+            args = tuple(map(padding.held, args, dtypes))
+    return through_hooks(kernel, args, kwargs, dtypes, mode, call)
 
 
 def through_hooks(

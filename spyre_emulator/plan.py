@@ -8,31 +8,34 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import dump, fallbacks, kernels, layout, operators, private, settings
+from spyre_emulator import dump, fallbacks, kernels, operators, private, settings
 from spyre_emulator.codegen import Code
 from spyre_emulator.dtypes import device_format
 from spyre_emulator.fallbacks import UnsupportedError
-from spyre_emulator.propagation import restickifies
+from spyre_emulator.placement import Memory, plan_memory, usable_scratchpad
+from spyre_emulator.propagation import Layouts, propagate
 from spyre_emulator.recording import Key, PlanFacts
 from spyre_emulator.steps import (
     COPIES,
     Node,
     Step,
     concrete_operands,
-    geometry_of,
     host_constant,
-    is_on_device,
     is_sole_update,
+    kind_of,
     logical_dtypes,
     operand_dtypes,
-    operands_of,
     refused_arguments,
-    results_of,
+    role_of,
     value_of,
     values_of,
 )
 
 Tensor = torch.Tensor
+
+
+COMPUTES = ("native", "fallback")
+"""Kinds of steps that are operators."""
 
 
 class Plan:
@@ -47,16 +50,28 @@ class Plan:
         self.unimplemented: list[str] = []
         """Operators for which the published stack compiles a runner that only raises."""
         self._last_use = {a: n for n in nodes for a in n.all_input_nodes}
+        self._kinds = {n: kind_of(n) for n in nodes if n.op == "call_function"}
+        self.layouts, self.memory = self._arrange()
         self.steps = [self._step(n) for n in nodes if n.op == "call_function"]
         self.facts = self._facts(recompilation)
         self.launches = 0
         """Runs so far."""
         self._code: Code | None = None
-        self._generation = -1
+        self._bound = (-1, False)
         self._tallies: dict[tuple[int, ...], Counter[Key]] = {}
         self._symbols = [i for i, n in enumerate(self.inputs) if isinstance(value_of(n), torch.SymInt)]
 
     # ---- planning -------------------------------------------------------------------------------------
+
+    def _arrange(self) -> tuple[Layouts, Memory]:
+        """Layouts and memory plan; raises as the published compiler does where the pool is too small."""
+        nodes = list(self.graph.graph.nodes)
+        roles = {n: role_of(n, self._kinds.get(n)) for n in nodes}
+        layouts = propagate(nodes, roles.__getitem__)
+        try:
+            return layouts, plan_memory(nodes, roles.__getitem__, layouts)
+        except RuntimeError as refusal:
+            raise private.inductor_error(refusal) from None
 
     def _step(self, node: Node) -> Step:
         step = self._placed(node)
@@ -70,12 +85,12 @@ class Plan:
             if not callable(target) or isinstance(target, torch._ops.HigherOrderOperator):
                 raise UnsupportedError(fallbacks.unsupported(f"the operator {target} in a graph"))
             return Step(node, "size", target, args, kwargs)
-        if not any(map(is_on_device, [*operands_of(node), *results_of(node)])):
-            kind = "host" if isinstance(value_of(node), Tensor) else "size"
+        kind = self._kinds[node]
+        if kind in ("host", "size"):
             return Step(node, kind, target, node.args, dict(node.kwargs))
         copy = COPIES.get(target)
         if copy is not None:
-            found = tuple(restickifies(target, operands_of(node)[:1], value_of(node)))
+            found = self.layouts.restickifies.get(node, ())
             return Step(node, "copy", copy.make(node), args[: copy.arity], {}, restickifies=found)
         kernel = kernels.lookup(target)
         if kernel.is_view:
@@ -83,7 +98,7 @@ class Plan:
         return self._operator(node, kernel, args, kwargs)
 
     def _operator(self, node: Node, kernel: kernels.Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
-        found = tuple(restickifies(kernel.op, operands_of(node), results_of(node)[0]))
+        found = self.layouts.restickifies.get(node, ())
         self._check(node, kernel, found)
         outcome = kernels.outcome(kernel, operand_dtypes(node), logical_dtypes(node))
         if outcome.half and kernel.numbers:
@@ -91,9 +106,7 @@ class Plan:
         call = functools.partial(kernel.compute, half=outcome.half) if kernel.program else kernel.compute
         if kernel.in_place is not None and is_sole_update(node):
             call = kernel.in_place
-        state = operators.state_with_operands(kernel.op, geometry_of(node), compiled=True)
-        kind = "native" if state in operators.ON_DEVICE else "fallback"
-        return Step(node, kind, call, args, kwargs, outcome.rounds, restickifies=found)
+        return Step(node, self._kinds[node], call, args, kwargs, outcome.rounds, restickifies=found)
 
     def _check(self, node: Node, kernel: kernels.Kernel, found: tuple[Any, ...]) -> None:
         """Refuse what the published stack refuses, where that is asked for."""
@@ -115,17 +128,24 @@ class Plan:
 
     def _facts(self, recompilation: bool) -> PlanFacts:
         kinds = Counter(s.kind for s in self.steps)
-        computed = [v for s in self.steps if s.kind in ("native", "fallback", "copy") for v in results_of(s.node)]
+        made = [b for b, p in self.memory.places.items() if p.where != "input"]
+        shapes, sticks = self.layouts.shapes, self.layouts.sticks
+        memory = self.memory
+        usable = usable_scratchpad()
         return PlanFacts(
             native=kinds["native"],
             fallback=kinds["fallback"],
             views=kinds["view"],
-            padded_bytes=sum(
-                layout.padded_bytes(tuple(map(private.size_hint, v.shape)), v.dtype)
-                for v in computed
-                if is_on_device(v)
-            ),
+            padded_bytes=sum(shapes[b].padded_bytes(sticks[b]) for b in made),
             restickifies=sum(len(s.restickifies) for s in self.steps),
+            restickified_bytes=sum(r.bytes for s in self.steps for r in s.restickifies),
+            scratchpad_buffers=memory.count("lx"),
+            scratchpad_peak=memory.scratchpad_peak,
+            pool_buffers=memory.count("pool"),
+            pool_peak=memory.pool_peak,
+            working_set=max(memory.working_sets.values(), default=0),
+            spilling_steps=sum(size > usable for size in memory.working_sets.values()),
+            estimated_seconds=sum(dump.cost_of(self, s).seconds for s in self.steps if s.kind in COMPUTES),
             recompilation=recompilation,
         )
 
@@ -143,15 +163,17 @@ class Plan:
 
     def _rebuild(self) -> None:
         """Build the graph on the data path, as the runtime did before plans were prepared."""
+        self.layouts, self.memory = self._arrange()
         self.steps = [self._step(s.node) for s in self.steps]
         self._code = None
 
     @property
     def code(self) -> Code:
         """The generated function, bound anew where hooks changed."""
-        if self._code is None or self._generation != kernels.generation:
+        bound = (kernels.generation, settings.current.nan_padding)
+        if self._code is None or self._bound != bound:
             self._code = Code(self)
-            self._generation = kernels.generation
+            self._bound = bound
         return self._code
 
     @property

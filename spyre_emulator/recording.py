@@ -40,7 +40,22 @@ class CompileReport:
     fallback_steps: int = 0
     view_steps: int = 0
     padded_bytes: int = 0
+    """Padding lanes of computed values, in the layouts that the plans chose."""
     restickifies: int = 0
+    restickified_bytes: int = 0
+    """Device memory read and written to rearrange operands."""
+    scratchpad_buffers: int = 0
+    """Intermediates that stay on the cores."""
+    pool_buffers: int = 0
+    """Intermediates in the pool."""
+    pool_peak: int = 0
+    """Bytes of the pool in use at once, in the plan that uses most."""
+    working_set: int = 0
+    """Bytes per core of the operator that uses most."""
+    spilling_steps: int = 0
+    """Operators whose operands and result together exceed what is free in a scratchpad."""
+    estimated_seconds: float = 0.0
+    """ESTIMATE of device time for one run of each plan (`spyre_emulator.estimate`)."""
     seconds: float = 0.0
     """Time spent building plans: AOT tracing and planning, Dynamo's own time included."""
 
@@ -53,6 +68,17 @@ class PlanFacts(NamedTuple):
     views: int
     padded_bytes: int
     restickifies: int
+    restickified_bytes: int
+    scratchpad_buffers: int
+    scratchpad_peak: int
+    """Bytes per core."""
+    pool_buffers: int
+    pool_peak: int
+    working_set: int
+    """Bytes per core of the operator that uses most."""
+    spilling_steps: int
+    """Operators whose operands and result together exceed what is free in a scratchpad."""
+    estimated_seconds: float
     recompilation: bool
     """Whether guards of an earlier plan for the same code had failed."""
 
@@ -126,6 +152,13 @@ class Recording:
             view_steps=sum(f.views for f in facts),
             padded_bytes=sum(f.padded_bytes for f in facts),
             restickifies=sum(f.restickifies for f in facts),
+            restickified_bytes=sum(f.restickified_bytes for f in facts),
+            scratchpad_buffers=sum(f.scratchpad_buffers for f in facts),
+            pool_buffers=sum(f.pool_buffers for f in facts),
+            pool_peak=max((f.pool_peak for f in facts), default=0),
+            working_set=max((f.working_set for f in facts), default=0),
+            spilling_steps=sum(f.spilling_steps for f in facts),
+            estimated_seconds=sum(f.estimated_seconds for f in facts),
             seconds=self.compile_seconds,
         )
 

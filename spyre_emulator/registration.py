@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import attention, catalog, custom, dispatch, fp8, memory, private, transfers
+from spyre_emulator import accelerator, attention, catalog, custom, dispatch, fp8, memory, private, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.memory import readable, shadow, wrap
@@ -319,3 +319,4 @@ def register(module: private.DeviceModuleBase) -> None:
     _register_serialization()
     private.patch_storage_constructor(memory.raw_storage, check_device)
     private.patch_generator(check_device)
+    accelerator.register()

@@ -49,6 +49,16 @@ class Settings:
     """Warn once when int64 is narrowed to int32 (``TORCH_SPYRE_DOWNCAST_WARN``)."""
     device_memory: int = 128 << 30
     """Device memory in bytes."""
+    intermediates_pool: int = 14 << 30
+    """Bytes a compiled plan may use for intermediates: a segment of 16 GiB with 2 GiB reserved."""
+    lx_bytes: int = 2 << 20
+    """Scratchpad per core in bytes."""
+    lx_back_end_share: float = 0.2
+    """Share of the scratchpad that the back end keeps (``DXP_LX_FRAC_AVAIL``)."""
+    lx_planning: bool = True
+    """Plan the scratchpads (``LX_PLANNING``)."""
+    hbm_pool_planning: bool = True
+    """Plan the pool of intermediates (``HBM_POOL_PLANNING``); without it each has an allocation of its own."""
 
 
 def _boolean(text: str) -> bool:
@@ -80,7 +90,30 @@ _SWITCHES = {
     "SPYRE_EMULATOR_NAN_PADDING": "nan_padding",
     "SPYRE_EMULATOR_COMPRESSED_WEIGHTS": "compressed_weights",
     "TORCH_SPYRE_DOWNCAST_WARN": "downcast_warn",
+    "LX_PLANNING": "lx_planning",
+    "HBM_POOL_PLANNING": "hbm_pool_planning",
 }
+_SIZES = {
+    "SPYRE_EMULATOR_DEVICE_MEMORY": "device_memory",
+    "SPYRE_EMULATOR_INTERMEDIATES_POOL": "intermediates_pool",
+    "SPYRE_EMULATOR_LX_BYTES": "lx_bytes",
+}
+
+
+def _size(name: str, text: str) -> int:
+    if not text.isdigit():
+        raise SettingError(f"{name}={text!r}: must be a number of bytes")
+    return int(text)
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise SettingError(f"{name}={text!r}: must be a number from 0 to 1")
+    return value
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -92,8 +125,13 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     for name, field in _SWITCHES.items():
         if name in environment:
             values[field] = _boolean(environment[name])
+    for name, field in _SIZES.items():
+        if name in environment:
+            values[field] = _size(name, environment[name])
     if "SENCORES" in environment:
         values["sencores"] = _cores(environment["SENCORES"])
+    if "DXP_LX_FRAC_AVAIL" in environment:
+        values["lx_back_end_share"] = _share("DXP_LX_FRAC_AVAIL", environment["DXP_LX_FRAC_AVAIL"])
     return Settings(**values)  # type: ignore[arg-type]
 
 

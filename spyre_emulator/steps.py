@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
-from spyre_emulator import constraints, conversions, private, transfers
+from spyre_emulator import constraints, conversions, kernels, operators, private, transfers
 from spyre_emulator.dispatch import host_argument
 from spyre_emulator.dtypes import shadow_dtype
-from spyre_emulator.propagation import Restickify
+from spyre_emulator.propagation import Role
+from spyre_emulator.sticks import Restickify
 
 aten = private.aten
 Node = torch.fx.Node
@@ -94,6 +96,40 @@ def refused_arguments(node: Node) -> bool:
     """Whether the published stack refuses the arguments of `node`."""
     kwargs = {k: value_of(v) for k, v in node.kwargs.items()}
     return constraints.refused_arguments(node.target, tuple(values_of(node.args)), kwargs) is not None
+
+
+def kind_of(node: Node) -> str:
+    """How the plan runs `node`: see `Step.kind`."""
+    target: Any = node.target
+    if not isinstance(target, private.OpOverload):
+        return "size"
+    if not any(map(is_on_device, [*operands_of(node), *results_of(node)])):
+        return "host" if isinstance(value_of(node), Tensor) else "size"
+    if target in COPIES:
+        return "copy"
+    kernel = kernels.lookup(target)
+    if kernel.is_view:
+        return "view"
+    state = operators.state_with_operands(kernel.op, geometry_of(node), compiled=True)
+    return "native" if state in operators.ON_DEVICE else "fallback"
+
+
+def role_of(node: Node, kind: str | None) -> Role:
+    """What `node` does to layouts, given its kind where it is a step."""
+    if node.op in ("placeholder", "get_attr"):
+        return "input"
+    if node.op == "output":
+        return "output"
+    if kind == "copy":
+        if node.target is aten.copy_.default:
+            return "write" if is_on_device(value_of(node.args[0])) else "none"
+        arrives = is_on_device(value_of(node)) and not any(map(is_on_device, operands_of(node)))
+        return "host" if arrives else "operator" if is_on_device(value_of(node)) else "none"
+    if kind == "native":
+        return "operator"
+    if kind == "fallback":
+        return "host"
+    return "view" if kind == "view" or node.target is operator.getitem else "none"
 
 
 def host_constant(a: Any) -> Any:

@@ -91,8 +91,24 @@ class CompileFacts(Record):
     fallback_steps: int = 0
     view_steps: int = 0
     padded_bytes: int = 0
+    """Padding lanes of computed values."""
     restickifies: int = 0
+    restickified_bytes: int = 0
+    """Device memory read and written to rearrange operands."""
+    scratchpad_buffers: int = 0
+    """Intermediates that stay on the cores."""
+    pool_buffers: int = 0
+    """Intermediates in the pool of device memory."""
+    pool_peak: int = 0
+    """Bytes of the pool in use at once, in the plan that uses most."""
+    working_set: int = 0
+    """Bytes per core of the operator that uses most."""
+    spilling_steps: int = 0
+    """Operators whose operands and result together exceed a core's scratchpad."""
+    estimated_seconds: float = 0.0
+    """Device time for one run of each plan: a roofline estimate, never a measurement."""
     seconds: float = 0.0
+    """Spent compiling."""
 
 
 class DeviceUse(Record):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from spyre_emulator import kernels, operators, private
+from spyre_emulator.division import LX_FRONT_END
 from spyre_emulator.faults.crashes import segmentation_fault
 from spyre_emulator.faults.fault import AtGraph, AtReceive, Fault
 from spyre_emulator.layout import device_bytes
@@ -17,8 +18,6 @@ aten = private.aten
 Graph = torch.fx.GraphModule
 Node = torch.fx.Node
 GROUP = "memory planning / runtime"
-LX_FRONT_END = 1638.4 * 1024
-"""Bytes of a core's scratchpad that the front end may use: 80 % of 2 MB (DXP_LX_FRAC_AVAIL)."""
 _OFFSET_VIEWS = (aten.slice.Tensor, aten.select.int)
 _CACHE_WRITES = (aten.index_copy.default, aten.index_copy_.default, aten.index_put.default, aten.index_put_.default)
 

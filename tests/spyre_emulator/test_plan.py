@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import spyre_emulator
-from spyre_emulator import compiler, division, estimate, propagation
+from spyre_emulator import compiler, division, estimate
 
 aten = torch.ops.aten
 
@@ -42,39 +42,24 @@ def test_dumps_in_text_and_json():
     assert kinds == [("view", "aten.t.default"), ("native", "aten.mm.default"), ("fallback", "aten.cos.default")]
     matmul = described["steps"][1]
     assert matmul["operands"][0]["device_size"] == [2, 3, 64]
-    assert matmul["restickifies"] == [{"shape": [70, 64], "dtype": "torch.float16", "have": 0, "need": 1}]
-    assert described["facts"]["restickifies"] == 1
+    moved = 64 * 2 * 128 + 70 * 128  # reads [70, 64] sticked along 70, writes it sticked along 64
+    assert matmul["restickifies"] == [
+        {"shape": [70, 64], "dtype": "torch.float16", "have": 0, "need": 1, "whole": True, "bytes": moved}
+    ]
+    assert (described["facts"]["restickifies"], described["facts"]["restickified_bytes"]) == (1, moved)
+    assert matmul["operands"][1]["stick_dimension"] == 0
+    assert (matmul["cores"], matmul["splits"], matmul["contracted_splits"]) == (6, [3, 1], 2)
+    assert matmul["working_set"] == 128 + 128 * 64 + 128
+    assert matmul["place"] == {"where": "device", "bytes": 384, "address": None, "reason": "a host operator uses it"}
     text = plan.text()
-    assert "native   mm = aten.mm.default(float16[3, 70], float16[70, 64]) -> float16[3, 64]  [1 cores" in text
+    assert "native   mm = aten.mm.default(float16[3, 70*], float16[70*, 64]) -> float16[3, 64*]  [6 cores" in text
+    assert "restickify [70, 64] from dimension 0 to dimension 1]" in text
     assert "a roofline, not a measurement" in text
 
 
 def test_padding_is_counted_per_computed_value():
     plan, _ = planned(lambda x: x + 1, half(3, 65))
     assert plan.facts.padded_bytes == 3 * 63 * 2
-
-
-@pytest.mark.parametrize(
-    ("op", "operands", "result", "count"),
-    [
-        (aten.mm.default, [(4, 64), (64, 32)], (4, 32), 0),
-        (aten.add.Tensor, [(4, 64), (4, 64)], (4, 64), 0),
-        (aten.add.Tensor, [(4, 64), (1, 64)], (4, 64), 0),
-        (aten.mul.Tensor, [(4, 64), (4, 1)], (4, 64), 0),
-    ],
-    ids=str,
-)
-def test_operands_in_place_need_no_restickify(op, operands, result, count):
-    values = [torch.empty(s, dtype=torch.float16, device="meta") for s in operands]
-    assert len(propagation.restickifies(op, values, torch.empty(result, dtype=torch.float16, device="meta"))) == count
-
-
-def test_a_transposed_operand_is_restickified_in_16_bit_only():
-    x = torch.empty(4, 4, dtype=torch.float16, device="meta")
-    (found,) = propagation.restickifies(aten.add.Tensor, [x, x.t()], x)
-    assert (found.have, found.need, found.supported) == (0, 1, True)
-    y = x.float()
-    assert not propagation.restickifies(aten.add.Tensor, [y, y.t()], y)[0].supported
 
 
 def test_a_cache_is_updated_in_place_and_once():
