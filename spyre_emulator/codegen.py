@@ -12,15 +12,9 @@ from spyre_emulator import kernels, private, settings
 from spyre_emulator.dispatch import host_argument
 from spyre_emulator.dtypes import DLFLOAT
 from spyre_emulator.memory import codes_of, readable, shadow, wrap
+from spyre_emulator.nodes import Node, is_on_device, logical_dtypes, operand_dtypes, value_of
 from spyre_emulator.numerics import round_
-from spyre_emulator.steps import (
-    Node,
-    Step,
-    is_on_device,
-    logical_dtypes,
-    operand_dtypes,
-    value_of,
-)
+from spyre_emulator.steps import Step
 
 if TYPE_CHECKING:
     from spyre_emulator.plan import Plan

@@ -9,9 +9,10 @@ import torch
 
 from spyre_emulator import constraints, fallbacks, kernels, memory, operators, private, recording, settings
 from spyre_emulator.dtypes import DLFLOAT
-from spyre_emulator.kernels import Kernel, Outcome
+from spyre_emulator.kernels import Kernel
 from spyre_emulator.memory import codes_of, readable, shadow, wrap
 from spyre_emulator.numerics import round_
+from spyre_emulator.outcomes import guess, operand_dtypes, outcome_of
 
 OpOverload = private.OpOverload
 Tensor = torch.Tensor
@@ -68,73 +69,6 @@ def packed_operands(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _signature(a: Any) -> Any:
-    if isinstance(a, Tensor):
-        return (a.dtype, a.dim() == 0)
-    if isinstance(a, (list, tuple)):
-        return tuple([_signature(x) for x in a]) if a and isinstance(a[0], (Tensor, type(None))) else None
-    return a if isinstance(a, (torch.dtype, bool)) else type(a)
-
-
-def _call_signature(op: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
-    named = tuple([(k, _signature(v)) for k, v in kwargs.items()]) if kwargs else None
-    return (op, tuple([_signature(a) for a in args]), named)
-
-
-def _meta_argument(a: Any) -> Any:
-    if isinstance(a, Tensor):
-        return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device="meta")
-    if isinstance(a, (list, tuple)):
-        return type(a)([_meta_argument(x) for x in a])
-    return torch.device("meta") if isinstance(a, torch.device) else a
-
-
-_outcomes: dict[Any, Outcome | None] = {}
-
-
-def outcome_of(kernel: Kernel, args: Any, kwargs: dict[str, Any]) -> Outcome | None:
-    """What the meta kernel tells of a call, remembered per dtypes of its operands; None where it cannot tell."""
-    key = _call_signature(kernel.op, args, kwargs)
-    try:
-        return _outcomes[key]
-    except KeyError:
-        found = _outcomes[key] = _infer(kernel, args, kwargs)
-        return found
-
-
-def _infer(kernel: Kernel, args: Any, kwargs: dict[str, Any]) -> Outcome | None:
-    try:
-        meta = kernel.op(*[_meta_argument(a) for a in args], **{k: _meta_argument(v) for k, v in kwargs.items()})
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
-        return None  # no meta kernel, or one that needs data
-    metas = meta if isinstance(meta, (tuple, list)) else (meta,)
-    results = [m.dtype if isinstance(m, Tensor) else None for m in metas]
-    return kernels.outcome(kernel, operand_dtypes((*args, *kwargs.values())), results)
-
-
-def _guess(kernel: Kernel, args: Any, kwargs: dict[str, Any], result: Any) -> Outcome:
-    """The outcome of a call without a meta kernel: float32 results follow a 16-bit operand."""
-    operands = operand_dtypes((*args, *kwargs.values()))
-    halves = [d for d in operands if d in DLFLOAT]
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    dtypes = [
-        (halves[0] if halves and r.dtype is torch.float32 else r.dtype) if isinstance(r, Tensor) else None
-        for r in results
-    ]
-    return kernels.outcome(kernel, operands, dtypes)
-
-
-def operand_dtypes(args: Sequence[Any]) -> tuple[torch.dtype, ...]:
-    """Logical dtypes of the tensors among `args`, one level of lists deep."""
-    found: list[torch.dtype] = []
-    for a in args:
-        if isinstance(a, Tensor):
-            found.append(a.dtype)
-        elif isinstance(a, (list, tuple)):
-            found.extend(x.dtype for x in a if isinstance(x, Tensor))
-    return tuple(found)
-
-
 class EagerCall:
     """The eager kernel of one operator: callable from the dispatcher with device tensors."""
 
@@ -172,7 +106,7 @@ def compute(
     if outcome is None:
         half = {"half": any(d in DLFLOAT for d in operand_dtypes(args))} if kernel.program else {}
         result = kernel.compute(*host_args, **host_kwargs, **half)
-        outcome = _guess(kernel, args, kwargs, result)
+        outcome = guess(kernel, args, kwargs, result)
         correct = kernels.round_results(result, outcome.dtypes)
         if kernels.is_hooked(op):
             result = kernels.through_hooks(kernel, host_args, host_kwargs, _dtypes(args), "eager", lambda: correct)
@@ -280,7 +214,7 @@ class MutatingCall:
             return None
         if all(r.alias_info is not None and r.alias_info.is_write for r in returns):
             return written[0] if len(returns) == 1 else tuple(written)
-        return _wrap_all(result, _guess(kernels.lookup(self.op), args, kwargs, result).dtypes)
+        return _wrap_all(result, guess(kernels.lookup(self.op), args, kwargs, result).dtypes)
 
 
 def _settle(target: Any, host: Any) -> None:

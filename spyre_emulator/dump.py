@@ -9,8 +9,9 @@ import torch
 
 from spyre_emulator import private
 from spyre_emulator.estimate import Estimate, estimate
-from spyre_emulator.propagation import Source, operand_nodes
-from spyre_emulator.steps import Step, operands_of, results_of
+from spyre_emulator.nodes import operand_nodes, operands_of, results_of
+from spyre_emulator.propagation import Source
+from spyre_emulator.steps import Step
 from spyre_emulator.sticks import Restickify
 
 if TYPE_CHECKING:

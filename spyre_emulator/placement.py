@@ -18,7 +18,8 @@ import torch
 from spyre_emulator import settings
 from spyre_emulator.division import Division, divide, share
 from spyre_emulator.dtypes import BYTES_IN_STICK
-from spyre_emulator.propagation import Buffer, Layouts, Role, Source, operand_nodes
+from spyre_emulator.nodes import operand_nodes
+from spyre_emulator.propagation import Buffer, Layouts, Role, Source
 
 Node = torch.fx.Node
 PROGRAM_BYTES = 64 << 10

@@ -12,24 +12,19 @@ from spyre_emulator import dump, fallbacks, kernels, operators, private, setting
 from spyre_emulator.codegen import Code
 from spyre_emulator.dtypes import device_format
 from spyre_emulator.fallbacks import UnsupportedError
-from spyre_emulator.placement import Memory, plan_memory, usable_scratchpad
-from spyre_emulator.propagation import Layouts, propagate
-from spyre_emulator.recording import Key, PlanFacts
-from spyre_emulator.steps import (
-    COPIES,
+from spyre_emulator.nodes import (
     Node,
-    Step,
     concrete_operands,
-    host_constant,
-    is_sole_update,
-    kind_of,
     logical_dtypes,
     operand_dtypes,
     refused_arguments,
-    role_of,
     value_of,
     values_of,
 )
+from spyre_emulator.placement import Memory, plan_memory, usable_scratchpad
+from spyre_emulator.propagation import Layouts, propagate
+from spyre_emulator.recording import Key, PlanFacts
+from spyre_emulator.steps import COPIES, Step, host_constant, is_sole_update, kind_of, role_of
 
 Tensor = torch.Tensor
 

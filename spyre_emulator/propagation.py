@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from spyre_emulator import private
+from spyre_emulator.nodes import is_on_device, operand_nodes, results_of, values_of
 from spyre_emulator.requirements import Access, Requirement, requirement
 from spyre_emulator.sticks import (
     SPARSE,
@@ -119,11 +120,11 @@ class Propagation:
 
     def _enter(self, node: Node) -> None:
         role = self.role(node)
-        values = _results(node)
+        values = results_of(node)
         if role == "view":
             self.layouts.sources[node] = self._views(node, values)
             return
-        shapes = [geometry(v) for v in values if _on_device(v)]
+        shapes = [geometry(v) for v in values if is_on_device(v)]
         if role == "operator":
             self.operands[node] = [self._source(v) for v in operand_nodes(node)]
             self._operator(node, shapes)
@@ -143,7 +144,7 @@ class Propagation:
             index = int(node.args[1])  # type: ignore[arg-type]
             return known[index : index + 1]
         base = self._source(node.args[0])
-        return [] if base is None else [Source(base.buffer, geometry(v)) for v in values if _on_device(v)]
+        return [] if base is None else [Source(base.buffer, geometry(v)) for v in values if is_on_device(v)]
 
     def _source(self, value: Any) -> Source | None:
         known = self.layouts.sources.get(value) if isinstance(value, Node) else None
@@ -165,7 +166,7 @@ class Propagation:
         views = [s.view for s in self.operands[node] if s is not None]
         if len(views) != len(self.operands[node]):  # an operand of the host's
             views = [geometry(v.meta["val"]) for v in operand_nodes(node)]
-        asked = requirement(node.target, _values(node.args), views, result)
+        asked = requirement(node.target, tuple(values_of(node.args)), views, result)
         self.layouts.requirements[node] = asked
         offered = self._offered(node, asked, result)
         self._buffers(node, shapes, [offered, *((default_stick(s),) for s in others)])
@@ -287,29 +288,6 @@ class Propagation:
         if rearranged:
             self.layouts.rearranged[node] = rearranged
             self.layouts.restickifies[node] = tuple(rearranged.values())
-
-
-def _on_device(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.device.type == private.DEVICE_NAME
-
-
-def _results(node: Node) -> list[Any]:
-    value = node.meta.get("val")
-    return list(value) if isinstance(value, (tuple, list)) else [value]
-
-
-def operand_nodes(node: Node) -> list[Node]:
-    """The arguments of `node` that are tensors, one level of lists deep."""
-    found: list[Node] = []
-    for a in (*node.args, *node.kwargs.values()):
-        for item in a if isinstance(a, (list, tuple)) else (a,):
-            if isinstance(item, Node) and isinstance(item.meta.get("val"), Tensor):
-                found.append(item)
-    return found
-
-
-def _values(args: Any) -> tuple[Any, ...]:
-    return tuple(a.meta.get("val") if isinstance(a, Node) else a for a in args)
 
 
 def propagate(nodes: Sequence[Node], role: Callable[[Node], Role]) -> Layouts:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import accelerator, attention, catalog, custom, dispatch, fp8, memory, private, transfers
+from spyre_emulator import accelerator, attention, catalog, custom, dispatch, fp8, memory, private, recurrent, transfers
 from spyre_emulator.dispatch import check_device
 from spyre_emulator.dtypes import shadow_dtype
 from spyre_emulator.memory import readable, shadow, wrap
@@ -198,32 +198,6 @@ def local_scalar(x: Tensor) -> Any:
     return to_host(readable(x), x.dtype).item()
 
 
-def lstm_cell(
-    input_gates: Tensor, hidden_gates: Tensor, cell: Tensor, input_bias: Any = None, hidden_bias: Any = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """aten::_thnn_fused_lstm_cell in device operators."""
-    gates = input_gates + hidden_gates
-    if input_bias is not None:
-        gates = gates + input_bias + hidden_bias
-    i, f, c, o = gates.chunk(4, 1)
-    state = f.sigmoid() * cell + i.sigmoid() * c.tanh()
-    return o.sigmoid() * state.tanh(), state, torch.cat([i, f, c, o], 1)
-
-
-def gru_cell(
-    input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor, input_bias: Any = None, hidden_bias: Any = None
-) -> tuple[Tensor, Tensor]:
-    """aten::_thnn_fused_gru_cell in device operators."""
-    if input_bias is not None:
-        input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
-    input_reset, input_update, input_new = input_gates.chunk(3, 1)
-    hidden_reset, hidden_update, hidden_new = hidden_gates.chunk(3, 1)
-    reset = (input_reset + hidden_reset).sigmoid()
-    update = (input_update + hidden_update).sigmoid()
-    new = (input_new + reset * hidden_new).tanh()
-    return new + update * (hidden - new), torch.cat([reset, update, new, hidden, hidden_new], 1)
-
-
 def _register_memory() -> None:
     register = private.registers_for("aten", "PrivateUse1")
     kernels: dict[str, Callable[..., Any]] = {
@@ -242,8 +216,8 @@ def _register_memory() -> None:
         "clone": clone,
         "lift_fresh_copy": clone,
         "_local_scalar_dense": local_scalar,
-        "_thnn_fused_lstm_cell": lstm_cell,
-        "_thnn_fused_gru_cell": gru_cell,
+        "_thnn_fused_lstm_cell": recurrent.lstm_cell,
+        "_thnn_fused_gru_cell": recurrent.gru_cell,
     }
     for name, kernel in kernels.items():
         register(name, kernel)

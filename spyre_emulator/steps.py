@@ -8,14 +8,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from spyre_emulator import constraints, conversions, kernels, operators, private, transfers
+from spyre_emulator import conversions, kernels, operators, private, transfers
 from spyre_emulator.dispatch import host_argument
 from spyre_emulator.dtypes import shadow_dtype
+from spyre_emulator.nodes import (
+    Node,
+    geometry_of,
+    is_on_device,
+    operands_of,
+    results_of,
+    value_of,
+)
 from spyre_emulator.propagation import Role
 from spyre_emulator.sticks import Restickify
 
 aten = private.aten
-Node = torch.fx.Node
 Tensor = torch.Tensor
 
 
@@ -32,70 +39,6 @@ class Step(NamedTuple):
     frees: tuple[Node, ...] = ()
     """Values that no later step reads."""
     restickifies: tuple[Restickify, ...] = ()
-
-
-def value_of(node: Any) -> Any:
-    """The fake value that tracing attached to `node`; anything else as it is."""
-    return node.meta.get("val") if isinstance(node, Node) else node
-
-
-def values_of(args: Any) -> list[Any]:
-    """`value_of` each argument, one level of lists deep."""
-    return [type(a)(map(value_of, a)) if isinstance(a, (list, tuple)) else value_of(a) for a in args]
-
-
-def is_on_device(value: Any) -> bool:
-    """Whether `value` is a tensor on the emulated device."""
-    return isinstance(value, Tensor) and value.device.type == private.DEVICE_NAME
-
-
-def results_of(node: Node) -> list[Any]:
-    """The (fake) results of `node`."""
-    value = value_of(node)
-    return list(value) if isinstance(value, (tuple, list)) else [value]
-
-
-def logical_dtypes(node: Node) -> tuple[torch.dtype | None, ...]:
-    """Logical dtype of each result of `node`."""
-    return tuple(v.dtype if isinstance(v, Tensor) else None for v in results_of(node))
-
-
-def operands_of(node: Node) -> list[Tensor]:
-    """The (fake) tensor operands of `node`, one level of lists deep."""
-    found: list[Tensor] = []
-    for a in (*node.args, *node.kwargs.values()):
-        for item in a if isinstance(a, (list, tuple)) else (a,):
-            value = value_of(item)
-            if isinstance(value, Tensor):
-                found.append(value)
-    return found
-
-
-def operand_dtypes(node: Node) -> tuple[torch.dtype, ...]:
-    """Logical dtypes of the operands of `node`."""
-    return tuple(v.dtype for v in operands_of(node))
-
-
-def concrete_operands(node: Node, sizes: dict[Any, int]) -> tuple[Any, ...]:
-    """(shape, strides, dtype) of each operand, with symbolic sizes replaced by `sizes` or by their hints."""
-
-    def concrete(dim: Any) -> int:
-        if sizes and isinstance(dim, torch.SymInt):
-            return int(dim.node.expr.subs(sizes))
-        return private.size_hint(dim)
-
-    return tuple((tuple(map(concrete, v.shape)), tuple(map(concrete, v.stride())), v.dtype) for v in operands_of(node))
-
-
-def geometry_of(node: Node) -> tuple[constraints.Geometry, ...]:
-    """Shape and dtype of each operand of `node`."""
-    return tuple((shape, dtype) for shape, _, dtype in concrete_operands(node, {}))
-
-
-def refused_arguments(node: Node) -> bool:
-    """Whether the published stack refuses the arguments of `node`."""
-    kwargs = {k: value_of(v) for k, v in node.kwargs.items()}
-    return constraints.refused_arguments(node.target, tuple(values_of(node.args)), kwargs) is not None
 
 
 def kind_of(node: Node) -> str:
