@@ -100,6 +100,8 @@ def bisect(
         raise UsageError("give --package, --good and --bad equally often")
     if above is not None and not (math.isfinite(above) and above > 0):
         raise UsageError(f"--above {above}: a relative L2 error is a finite number above 0, for instance 0.01")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file; name a folder")
     for folder in find_links or ():
         if not Path(folder).is_dir():
             raise UsageError(f"--find-links {folder}: no such folder; name one that holds wheels")

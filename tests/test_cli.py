@@ -99,6 +99,10 @@ def test_check_names_file_line_and_remedy(ask: Ask) -> None:
         (["history", "add", "run", "--index", "no://x"], "no://x: Protocol not known: no; name a folder, or a URL"),
         (["history", "case", CASE, "--index", "x"], f"x has no run of {CASE}; add some with `conformance history add"),
         (["bisect", "b", "--package", "p", "--good", "1", "--bad", "2"], "models.yaml has no case b; see `conformance"),
+        (
+            ["bisect", CASE, "--package", "p", "--good", "1", "--bad", "2", "--out", "words.tsv"],
+            "--out words.tsv: is a file; name a folder",
+        ),
         (["merge", "run", "--out", "models.yaml"], "models.yaml: is a file; name a new directory for the merged run."),
         (["merge", "run", "--out", "full"], "full: is not empty; name a new directory for the merged run."),
         (["merge", "run", "--out", "run"], "run: holds a run already; name a new directory for the merged one."),
