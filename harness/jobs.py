@@ -258,7 +258,8 @@ def issues(night: github.Night, client: github.Client) -> Iterator[str]:
 def add_night(tree: Path, directory: Path, keep: timedelta) -> None:
     """Add a run to the state of the pages branch in ``tree``, and render its site anew.
 
-    A run that is older than the newest one there joins the history; the site shows it from the next run on.
+    A run that is older than the newest one there joins the history; the site shows it from the next run on. So does
+    one of a smaller profile, smoke by hand for instance, lest it stand for the cases of which it says nothing.
     """
     archive = Archive(tree / ARCHIVE)
     found = tonight(directory, archive)
@@ -268,6 +269,8 @@ def add_night(tree: Path, directory: Path, keep: timedelta) -> None:
     if found.view.run_id < newest:
         return
     digests, changes = archive.older(found.view.run_id, SITE_RUNS - 1)
+    if any(one.profile != found.view.profile and found.view.planned < set(one.ids) for one in digests):
+        return
     with tempfile.TemporaryDirectory(prefix="site-") as name:
         site = Path(name) / "site"
         report.render([*digests, nightly.report_run(found.stored)], site, changes=[*changes, *found.changes])

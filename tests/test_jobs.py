@@ -372,6 +372,19 @@ def test_two_publishers_from_the_same_parent_both_stay(place: Path, tmp_path: Pa
     assert json.loads((site / "site.json").read_text())["run_id"].startswith("20260303")
 
 
+def test_a_smaller_profile_does_not_replace_the_site(tmp_path: Path) -> None:
+    tree, keep = tmp_path / "tree", timedelta(days=36500)
+    tree.mkdir()
+    shown = []
+    for number, (profile, models) in enumerate([("nightly", "abc"), ("smoke", "a"), ("smoke", "a"), ("nightly", "ab")]):
+        name = f"2026030{number + 1}T020000Z-00000{number}"
+        run = write_run(tmp_path / name, dict.fromkeys(models, PASS), number, run_id=name, profile=profile)
+        jobs.add_night(tree, run, keep)
+        shown.append(json.loads((tree / "site.json").read_text())["run_id"][:8])
+    assert shown == ["20260301", "20260301", "20260301", "20260304"]
+    assert len(jobs.Archive(tree / jobs.ARCHIVE).views()) == 4
+
+
 def test_old_runs_are_forgotten(tmp_path: Path) -> None:
     archive = jobs.Archive(tmp_path)
     for number, name in enumerate(("20250101T020000Z-000001", "20260101T020000Z-000002")):
