@@ -159,24 +159,34 @@ OPERATORS = (
 
 
 def check(name: str, takes: frozenset[torch.dtype], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """ValueError where the operands of ``spyre::name`` have dtypes that it does not take, or no dimension."""
-    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-    first, *others = tensors
-    wanted = " or ".join(sorted(str(d) for d in takes))
+    """ValueError where ``spyre::name`` does not take the dtypes or shapes of its operands."""
+    first, *others = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
     if first.dtype not in takes:
+        wanted = " or ".join(sorted(str(d) for d in takes))
         raise ValueError(f"spyre::{name}: the first operand is {first.dtype}, it has to be {wanted}")
     if first.dim() == 0:
         raise ValueError(f"spyre::{name}: the first operand has no dimension")
-    for other in others:
-        if name == "scaled_mm" and other.dtype is not E4M3:
-            raise ValueError(f"spyre::{name}: the second operand is {other.dtype}, it has to be {wanted}")
-        if name != "scaled_mm" and other.dtype not in DLFLOAT:
-            raise ValueError(f"spyre::{name}: the scale is {other.dtype}, it has to be 16 bit: scale.half()")
-    if name == "scaled_mm" and (first.dim() < 2 or others[0].dim() < 2):
-        raise ValueError("spyre::scaled_mm: both operands need two dimensions or more")
-    out = kwargs.get("out_dtype", args[2] if name == "scaled_mm" and len(args) > 2 else None)
-    if out is not None and out not in DLFLOAT:
-        raise ValueError(f"spyre::{name}: out_dtype is {out}, the result is 16 bit: pass out_dtype=torch.float16")
+    rest = [a for a in (*args, *kwargs.values()) if not isinstance(a, Tensor)]
+    if name == "scaled_mm":
+        _check_product(first, others[0], rest)
+    for scale in others if name != "scaled_mm" else ():
+        if scale.dtype not in DLFLOAT:
+            raise ValueError(f"spyre::{name}: the scale is {scale.dtype}, it has to be 16 bit: scale.half()")
+        behind = first.shape[max(first.dim() - scale.dim(), 0) :]
+        if scale.dim() > first.dim() or any(n not in (1, m) for n, m in zip(scale.shape, behind, strict=True)):
+            raise ValueError(f"spyre::{name}: a scale of {tuple(scale.shape)} does not fit {tuple(first.shape)}")
+    if name == "quantscalepertokenfp8" and not all(bound > 0 for bound in rest):
+        raise ValueError(f"spyre::{name}: scale_ub is {rest[0]}, it has to be above 0")
+
+
+def _check_product(a: Tensor, b: Tensor, rest: list[Any]) -> None:
+    if b.dtype is not E4M3:
+        raise ValueError(f"spyre::scaled_mm: the second operand is {b.dtype}, it has to be {E4M3}")
+    if a.dim() < 2 or b.dim() < 2 or a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"spyre::scaled_mm: {tuple(a.shape)} and {tuple(b.shape)} cannot be multiplied")
+    for dtype in rest:
+        if dtype is not None and dtype not in DLFLOAT:
+            raise ValueError(f"spyre::scaled_mm: out_dtype is {dtype}, the result is 16 bit: use torch.float16")
 
 
 def _checked(operator: Fp8Operator, name: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -102,6 +102,9 @@ def test_ignored_arguments_are_said_to_be() -> None:
         (lambda x, q: ops.scaled_mm(q, x), "second operand is torch.float16"),
         (lambda x, q: ops.scaled_mm(q, q.t(), torch.float32), "out_dtype is torch.float32"),
         (lambda x, q: ops.qfp8ch(x.sum()), "no dimension"),
+        (lambda x, q: ops.scaled_mm(q, q), r"\(3, 4\) and \(3, 4\) cannot be multiplied"),
+        (lambda x, q: ops.quantize_fp8_with_scale(x, x[:2, :1, None]), r"a scale of \(2, 1, 1\) does not fit"),
+        (lambda x, q: ops.quantscalepertokenfp8(x, 0.0), r"scale_ub is 0\.0"),
         (lambda x, q: torch._scaled_mm(x, q, x, x), "first operand is torch.float16"),
     ],
 )

@@ -129,3 +129,39 @@ def test_explicit_and_default_backend_reach_the_same_compiler():
     b = torch.compile(lambda x: x * 3)(x)
     assert len(compiler.plans) == before + 2
     assert torch.equal(a.cpu(), b.cpu())
+
+
+def _views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x.t() + x[:, :1].t(), x.unfold(1, 10, 5).sum(-1), x.as_strided((3, 4), (140, 2), 1) + 1, x[::2, 1::3] * 2,
+            x.view(2, 3, 70).transpose(0, 1) * 2, x.unbind(0)[2] + 1, torch.stack([x, x], -1).amax(-1),
+            x[0, 0] + x)  # fmt: skip
+
+
+def _in_place(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x.clone()
+    y[:, 3:9] = x[:, :6]
+    y.t()[5].zero_()
+    y[y > 1] = 0
+    return y, y.index_copy_(0, torch.tensor([2], device="spyre"), x[:1])
+
+
+def _reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x.max(1).values, x.prod(0), x.var(1), x.argmax(), x.topk(3).indices, torch.linalg.vector_norm(x, 2, 1),
+            x.float().sum(0), (x > 0).any(), x.logsumexp(1), x.softmax(0) @ x.t())  # fmt: skip
+
+
+def _mixed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    i = torch.arange(x.shape[0], device=x.device)
+    return i[:, None] + x, x.float() + x.t().float().t(), (i == 2), ~(x > 0), x.bfloat16() * 2, x.gather(1, i[:, None])
+
+
+@pytest.mark.parametrize(
+    ("function", "rows"), [(_views, 6), (_in_place, 6), (_reductions, 6), (_mixed, 6), (_mixed, 0)]
+)
+def test_odd_graphs_are_planned_dumped_and_give_the_same_bits(function, rows):
+    x = half(rows, 70)
+    plan, found = planned(function, x)
+    for compiled, eager in zip(found, function(x), strict=True):
+        assert compiled.dtype is eager.dtype
+        assert torch.equal(compiled.cpu().nan_to_num(7.0), eager.cpu().nan_to_num(7.0))
+    assert len(json.loads(plan.json())["steps"]) == len(plan.text().splitlines()) - 3
