@@ -148,7 +148,7 @@ def inside() -> None:
 
     def run_case(self: pipeline.Pipeline, case: Case) -> CaseResult:
         now = datetime.now(UTC)
-        progress = pipeline._Progress(case, now)
+        progress = pipeline.Progress(case, now)
         progress.observations = {role: observe(case, role) for role in Role}
         progress.comparison = Comparison(outputs=(output,))
         return self._judge(progress, Outcome(kind=OutcomeKind.COMPLETED))

@@ -39,3 +39,7 @@ class CheckpointError(HarnessError):
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class NoRoomError(CheckpointError):
+    """The cache has no room for a checkpoint while others are in use: room may come."""

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -71,6 +72,7 @@ def add_options(group: Any) -> None:
     add("--localize", type=float, default=300.0, metavar="SECONDS", help="to find where a failure begins; 0: do not")
     add("--balance-by", default=None, metavar="FILE", help="balance --shard by these seconds by case id (JSON)")
     add("--cache", default=None, metavar="DIR", help="checkpoints and references (default: CONFORMANCE_CACHE)")
+    add("--cache-limit", type=float, default=None, metavar="GIB", help="checkpoints kept at most (default: the disk)")
     add("--report", default=None, metavar="DIR", help="render the run's report there when it has ended")
     add("--offline", action="store_true", help="fetch nothing: use what the cache holds")
     add("--refresh-reference", action="store_true", help="make references and controls anew")
@@ -99,8 +101,9 @@ def settings_from(config: pytest.Config) -> Settings:
         raise UsageError(f"--workers {workers}: at least one worker is needed")
     if option.retries < 0 or not option.stall > 0:
         raise UsageError("--retries takes 0 or more, --stall more than 0 seconds")
-    if option.memory is not None and not 0 < option.memory < math.inf:
-        raise UsageError(f"--memory {option.memory}: give a number of GiB above 0")
+    for name, size in (("memory", option.memory), ("cache-limit", option.cache_limit)):
+        if size is not None and not 0 < size < math.inf:
+            raise UsageError(f"--{name} {size}: give a number of GiB above 0")
     _refuse_places(option)
     cores = environment.cores()
     directory = Path(option.run_dir) if option.run_dir else _new_run_directory()
@@ -112,7 +115,8 @@ def settings_from(config: pytest.Config) -> Settings:
         workers=workers,
         threads=max(1, cores // workers),
         offline=option.offline or os.environ.get("HF_HUB_OFFLINE", "") in ("1", "ON", "YES", "TRUE"),
-        refresh_reference=option.refresh_reference,
+        refresh_before=time.time() if option.refresh_reference else None,
+        cache_limit=int(option.cache_limit * 2**30) if option.cache_limit else None,
         drills=tuple(parse_drill(text) for text in option.drill),
         memory_limit=int(option.memory * 2**30) if option.memory else None,
         retries=option.retries,

@@ -33,12 +33,15 @@ class Processes:
         self.memory = int(min(settings.memory_limit or total, total) * (1 - SPARED))
         """Host bytes that all processes may use together."""
 
-    def run(self, case: Case, entry: str, request: str, what: Kind) -> tuple[Ended, list[Attempt]]:
-        """How the process ended, and every attempt at it: more than one when it died as chance can explain."""
+    def run(self, case: Case, entry: str, request: str, what: Kind, lost: int = 0) -> tuple[Ended, list[Attempt]]:
+        """How the process ended, and every attempt at it: more than one when it died as chance can explain.
+
+        ``lost``: attempts that came to nothing elsewhere; numbers go on from there.
+        """
         made: list[Attempt] = []
         ended = Ended(Outcome(kind=OutcomeKind.CANCELLED))
         retries = 0 if what == "localization" else self._settings.retries
-        for number in range(1, retries + 2):
+        for number in range(lost + 1, lost + retries + 2):
             blocked = self._health.blocked(case.target, case.id) if what == "candidate" else None
             if blocked is not None:
                 return Ended(blocked), made
@@ -111,6 +114,10 @@ class Processes:
 
 
 def ended_differently(attempts: list[Attempt]) -> bool:
-    """Whether attempts at the same process had different ends: a crash and then a pass is flaky."""
-    ends = {(attempt.what, attempt.outcome.kind) for attempt in attempts}
+    """Whether attempts at the same process had different ends: a crash and then a pass is flaky.
+
+    An attempt that went with its machine has no end of its own.
+    """
+    told = [attempt for attempt in attempts if attempt.outcome.kind is not OutcomeKind.LOST_WORKER]
+    ends = {(attempt.what, attempt.outcome.kind) for attempt in told}
     return len(ends) > len({what for what, _ in ends})

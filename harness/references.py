@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -118,9 +119,22 @@ class ReferenceStore:
         self._evict()
         return folder
 
-    def forget(self, facts: dict[str, str]) -> None:
-        """Remove an entry, so that it is made anew."""
-        shutil.rmtree(self.folder(key(facts)), ignore_errors=True)
+    def forget(self, facts: dict[str, str], before: float) -> None:
+        """Remove an entry that was made before a time, in seconds of the epoch, so that it is made anew."""
+        folder = self.folder(key(facts))
+        with contextlib.suppress(FileNotFoundError):
+            # The oldest file tells: one that was altered afterwards is young.
+            if min((file.stat().st_mtime for file in folder.iterdir()), default=0.0) < before:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def alone(self, facts: dict[str, str]) -> Iterator[None]:
+        """Holds an entry, so that of all threads and processes one makes it and the others find it made."""
+        place = self.root / ".locks" / key(facts)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _evict(self) -> None:
         """Remove the entries longest unused while the store is over its limit, today's excepted."""

@@ -20,7 +20,10 @@ class Settings:
     workers: int = 1
     threads: int = 1
     offline: bool = False
-    refresh_reference: bool = False
+    refresh_before: float | None = None
+    """References and controls made before this time (seconds of the epoch) are made anew; None: none is."""
+    cache_limit: int | None = None
+    """Bytes of checkpoints that the cache may hold; None: what the disk takes."""
     drills: tuple[Drill, ...] = ()
     memory_limit: int | None = None
     """Host bytes that the run may use; None: all there is."""

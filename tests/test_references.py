@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -125,8 +126,32 @@ def test_altered_tensors_are_an_invalid_reference(tmp_path: Path) -> None:
     data[-8] ^= 1
     path.write_bytes(data)
     assert "was altered after it was made: its hash differs" in refused(store, facts())
-    store.forget(facts())
+    store.forget(facts(), before=time.time() + 1)
     assert store.read(facts()) is None
+
+
+def test_what_was_made_since_is_not_forgotten(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path)
+    publish(store, facts())
+    store.forget(facts(), before=time.time() - 60)
+    assert store.read(facts()) is not None
+    store.forget(facts(dtype=Dtype.FLOAT16), before=time.time() + 60)  # of which there is none
+
+
+def test_one_at_a_time_makes_an_entry(tmp_path: Path) -> None:
+    store, order = ReferenceStore(tmp_path), []
+
+    def second() -> None:
+        with ReferenceStore(tmp_path).alone(facts()):
+            order.append("second")
+
+    with store.alone(facts()), store.alone(facts(dtype=Dtype.FLOAT16)):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)  # a lock that does not hold would show here
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
 
 
 def test_an_entry_of_other_provenance_is_stale(tmp_path: Path) -> None:

@@ -9,29 +9,25 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.checkpoints import locks
 from harness.checkpoints.hashing import Stamps, write_atomically
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, NoRoomError
 from harness.records import Checkpoint, FileFact, OutcomeKind, Record
 
 RESERVE = 200 * 10**6
 """Bytes that stay free on the disk, for results and logs."""
-GRACE = 900.0
-"""Seconds after its last use in which an item is never evicted: a case is about to load it."""
-
 SWEEP_SECONDS = 120.0
 """How long the deletion of what killed processes left may take."""
 DISK_ERRORS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.ENOLCK}
 )
 
-_held: dict[str, int] = {}
-"""Folders that this process uses and their locks, kept until it ends or `release` is called."""
+_held: dict[str, list[int]] = {}
+"""Folders that this process uses, a lock for each use, kept until it ends or `release` is called."""
 _holding = threading.Lock()
 
 
@@ -58,10 +54,9 @@ class Item(NamedTuple):
 class Cache:
     """A directory of checkpoints, capped at LIMIT bytes (None: by the disk alone)."""
 
-    def __init__(self, root: Path, limit: int | None = None, *, grace: float = GRACE) -> None:
+    def __init__(self, root: Path, limit: int | None = None) -> None:
         self.root = root.expanduser().absolute()
         self.limit = limit
-        self.grace = grace
 
     def record(self, key: str) -> Path:
         """Return where the record of KEY lies."""
@@ -153,34 +148,55 @@ class Cache:
 
     # ---- room
 
-    def make_room(self, needed: int, *, place: Path | None = None) -> None:
+    def make_room(self, needed: int, *, key: str | None = None, place: Path | None = None) -> None:
         """Make sure that NEEDED bytes fit at PLACE, evicting what was not used for longest.
 
-        Raises CheckpointError (unavailable) when nothing more may go. What is in use, was used within
-        the grace or belongs to the user stays.
+        They count as taken while the lock of KEY, for which they are, is held. What is in use or belongs to
+        the user stays. Raises CheckpointError (unavailable) when nothing more may go; NoRoomError when it
+        would be enough to wait for what is in use.
         """
         place = place or self.root
-        for item in [None, *self._evictable()]:
-            if item is not None:
-                self._evict(item)
-            over = 0 if self.limit is None else self.size() + needed - self.limit
-            short = needed + RESERVE - free_bytes(place)
-            if over <= 0 and short <= 0:
-                return
+        with locks.exclusive(self.root / "locks" / "room.lock", timeout=SWEEP_SECONDS):
+            oldest_first = sorted(self._items(), key=lambda item: item.used)
+            for item in [None, *oldest_first]:
+                if item is not None:
+                    self._evict(item)
+                promised = self._promised(key)
+                over = 0 if self.limit is None else self.size() + promised + needed - self.limit
+                short = needed + promised + RESERVE - free_bytes(place)
+                if over <= 0 and short <= 0:
+                    self._promise(key, needed)
+                    return
+        in_use = self.size() + promised
+        error = NoRoomError if in_use >= max(over, short) else CheckpointError
         capped = f" (the cap is {_mb(self.limit)})" if self.limit is not None and over > 0 else ""
-        raise CheckpointError(
-            f"no room for {_mb(needed)} at {place}: {_mb(free_bytes(place))} free, the cache holds {_mb(self.size())}"
+        raise error(
+            f"no room for {_mb(needed)} at {place}: {_mb(free_bytes(place))} free, the cache holds {_mb(in_use)}"
             f"{capped} and the rest of it is in use; free space or move the cache",
             OutcomeKind.UNAVAILABLE,
         )
 
+    def _promise(self, key: str | None, needed: int) -> None:
+        if key is not None and needed:
+            place = self.root / "promised" / key
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(str(needed))
+
+    def _promised(self, own: str | None) -> int:
+        """Return the bytes for which others were given room and that may still be on their way."""
+        total = 0
+        for promise in (self.root / "promised").glob("*"):
+            if promise.name == own:
+                continue
+            if locks.is_held(self.lock(promise.name)):
+                total += int(promise.read_text())
+            else:  # its builder has ended, one way or the other
+                promise.unlink()
+        return total
+
     def size(self) -> int:
         """Return the bytes of all that may be evicted in principle."""
         return sum(item.size for item in self._items())
-
-    def _evictable(self) -> list[Item]:
-        oldest_first = sorted(self._items(), key=lambda item: item.used)
-        return [item for item in oldest_first if time.time() - item.used >= self.grace]
 
     def _items(self) -> list[Item]:
         items = []
@@ -207,10 +223,9 @@ class Cache:
                 _delete_snapshot(item.folder)
 
     def hold(self, folder: Path) -> None:
-        """Keep FOLDER from being evicted until this process ends or releases it."""
+        """Keep FOLDER from being evicted until this process ends or releases it as often as it was held."""
         with _holding, contextlib.suppress(PermissionError):  # what may not be written is not evicted
-            if str(folder) not in _held:
-                _held[str(folder)] = locks.share(self.use_lock(folder))
+            _held.setdefault(str(folder), []).append(locks.share(self.use_lock(folder)))
 
 
 @contextlib.contextmanager
@@ -224,12 +239,18 @@ def hold(checkpoint: Checkpoint, cache: Path) -> Iterator[None]:
 
 
 def release(checkpoint: Checkpoint | None = None) -> None:
-    """Let go of CHECKPOINT, or of all that this process resolved: it may be evicted from now on."""
+    """Let go of one use of CHECKPOINT, or of all that this process resolved: unused, it may be evicted."""
     with _holding:
-        for folder in [checkpoint.folder] if checkpoint is not None else list(_held):
-            handle = _held.pop(folder, None)
-            if handle is not None:
-                os.close(handle)
+        if checkpoint is None:
+            handles = [handle for held in _held.values() for handle in held]
+            _held.clear()
+        else:
+            held = _held.get(checkpoint.folder, [])
+            handles = [held.pop()] if held else []
+            if not held:
+                _held.pop(checkpoint.folder, None)
+        for handle in handles:
+            os.close(handle)
 
 
 def free_bytes(place: Path) -> int:

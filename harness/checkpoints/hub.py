@@ -19,7 +19,7 @@ from harness.checkpoints import child, locks
 from harness.checkpoints.cache import Cache, Kept
 from harness.checkpoints.hub_cache import repository_folder, sweep
 from harness.checkpoints.scrub import scrub
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, NoRoomError
 from harness.records import HubSource, OutcomeKind
 
 SIZE_TIMEOUT = 60.0
@@ -86,7 +86,6 @@ def _ask(source: HubSource, cache: Cache, action: str, environ: Mapping[str, str
         "key": key_of(source),
         "cache": str(cache.root),
         "limit": cache.limit,
-        "grace": cache.grace,
     }
     finished = child.run(
         [sys.executable, "-m", "harness.checkpoints.hub_fetch"],
@@ -103,7 +102,8 @@ def _ask(source: HubSource, cache: Cache, action: str, environ: Mapping[str, str
         failure = last["failure"]
         if failure["unreachable"]:
             _unreachable[endpoint] = failure["message"]
-        raise CheckpointError(f"{origin_of(source)}: {failure['message']}", failure["kind"])
+        error = NoRoomError if failure["no_room"] else CheckpointError
+        raise error(f"{origin_of(source)}: {failure['message']}", failure["kind"])
     if finished.status != 0:
         raise RuntimeError(
             f"{origin_of(source)}: the fetching process ended with {finished.status}:\n{scrub(finished.errors)[-4000:]}"

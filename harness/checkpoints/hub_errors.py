@@ -25,7 +25,7 @@ from huggingface_hub.errors import (
 )
 
 from harness.checkpoints.scrub import one_line, scrub
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, NoRoomError
 from harness.records import OutcomeKind
 
 PAUSES = (1.0, 2.0, 4.0)
@@ -64,7 +64,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def classify(error: BaseException, origin: str, token: str | None) -> dict[str, Any]:
-    """Return kind, message and whether the endpoint is out of reach, without any secret."""
+    """Return kind, message, whether the endpoint is out of reach and whether room was short, without any secret."""
     if isinstance(error, CheckpointError):
         kind, text = error.kind, str(error).removeprefix(f"{origin}: ")
     else:
@@ -73,6 +73,7 @@ def classify(error: BaseException, origin: str, token: str | None) -> dict[str, 
         "kind": str(kind),
         "message": scrub(one_line(text, 900), token),
         "unreachable": isinstance(error, Unreachable),
+        "no_room": isinstance(error, NoRoomError),
     }
 
 

@@ -116,7 +116,7 @@ class Fetch:
     def download(self, listing: dict[str, Expected]) -> None:
         """Bring the listed files into the snapshot through the library."""
         absent = [name for name in listing if not (self.folder / name).exists()]
-        self.cache.make_room(sum(listing[name].size for name in absent), place=self.hub_cache)
+        self.cache.make_room(sum(listing[name].size for name in absent), key=self.key, place=self.hub_cache)
         patiently(
             lambda: snapshot_download(
                 self.source.hub,
@@ -208,7 +208,7 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     source = HubSource.model_validate(request["source"])
-    fetch = Fetch(source, Cache(Path(request["cache"]), request["limit"], grace=request["grace"]), request["key"])
+    fetch = Fetch(source, Cache(Path(request["cache"]), request["limit"]), request["key"])
     _say(hub_cache=str(fetch.hub_cache))
     action = "adopt" if request["action"] == "fetch" and constants.HF_HUB_OFFLINE else request["action"]
     try:

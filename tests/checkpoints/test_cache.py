@@ -6,7 +6,7 @@ import pytest
 
 from harness.checkpoints import hold, locks, release
 from harness.checkpoints.cache import RESERVE, Cache, Kept, disk_errors_as_unavailable, free_bytes
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, NoRoomError
 from harness.records import Checkpoint
 
 
@@ -29,7 +29,7 @@ def checkpoint_in(folder: Path) -> Checkpoint:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    return Cache(tmp_path / "cache", 1000, grace=60)
+    return Cache(tmp_path / "cache", 1000)
 
 
 def test_the_one_unused_for_longest_goes_first_and_no_more_than_needed(cache: Cache) -> None:
@@ -41,21 +41,35 @@ def test_the_one_unused_for_longest_goes_first_and_no_more_than_needed(cache: Ca
     assert (cache.read("older"), cache.size()) == (None, 600)
 
 
-def test_what_is_in_use_being_built_or_just_used_stays(cache: Cache) -> None:
-    used, built, fresh = keep(cache, "used", 300, 300), keep(cache, "built", 300, 200), keep(cache, "fresh", 300, 1)
+def test_what_is_in_use_or_being_built_stays(cache: Cache) -> None:
+    used, built = keep(cache, "used", 300, 300), keep(cache, "built", 300, 200)
     cache.hold(used)
     with (
         locks.exclusive(cache.lock("built"), timeout=1),
-        pytest.raises(CheckpointError, match=r"no room for 0 MB .* \(the cap is 0 MB\)") as caught,
+        pytest.raises(NoRoomError, match=r"no room for 0 MB .* \(the cap is 0 MB\)") as caught,
     ):
         cache.make_room(500)
     assert caught.value.kind == "unavailable"
-    assert used.exists()
-    assert built.exists()
-    assert fresh.exists()
+    assert (used.exists(), built.exists()) == (True, True)
     release()
     cache.make_room(500)
-    assert [folder.exists() for folder in (used, built, fresh)] == [False, False, True]
+    assert (used.exists(), built.exists()) == (False, True), "no more than needed"
+
+
+def test_what_can_never_fit_is_not_worth_waiting_for(cache: Cache) -> None:
+    cache.hold(keep(cache, "used", 300, 300))
+    with pytest.raises(CheckpointError, match="no room for") as caught:
+        cache.make_room(1001)
+    assert not isinstance(caught.value, NoRoomError)
+
+
+def test_room_that_was_promised_is_taken_while_it_is_being_filled(cache: Cache) -> None:
+    with locks.exclusive(cache.lock("one"), timeout=1):
+        cache.make_room(600, key="one")
+        cache.make_room(600, key="one")  # a second try of the same
+        with pytest.raises(NoRoomError):
+            cache.make_room(600, key="other")
+    cache.make_room(600, key="other")
 
 
 def test_hold_protects_a_checkpoint_that_another_process_resolved(cache: Cache) -> None:
@@ -71,6 +85,10 @@ def test_release_lets_go_of_one(cache: Cache) -> None:
     one, other = keep(cache, "one", 300, 300), keep(cache, "other", 300, 200)
     cache.hold(one)
     cache.hold(other)
+    cache.hold(one)
+    release(checkpoint_in(one))
+    with pytest.raises(NoRoomError):  # held twice, released once
+        cache.make_room(700)
     release(checkpoint_in(one))
     cache.make_room(700)
     assert (one.exists(), other.exists()) == (False, True)
@@ -95,7 +113,7 @@ def test_a_disk_that_is_too_small_is_found_before_writing(tmp_path: Path) -> Non
     assert free_bytes(place) > 0
     with pytest.raises(CheckpointError, match="no room for"):
         Cache(place).make_room(free_bytes(place) - RESERVE + 10**9)
-    assert not place.exists()
+    assert [path.name for path in place.iterdir()] == ["locks"]
 
 
 def test_a_full_disk_while_building_is_infrastructure_and_leaves_nothing(cache: Cache) -> None:

@@ -255,7 +255,7 @@ def test_room_is_made_from_what_the_harness_fetched_itself(hub: Hub, site: Site)
     (site.hub_cache / "models--acme--users" / "snapshots" / users).mkdir(parents=True)
     for repository, commit in (("acme/mine", mine), ("acme/users", users)):
         site.resolve(hub_source(commit, repository))
-    cache = Cache(site.cache, 100_000, grace=0)
+    cache = Cache(site.cache, 100_000)
     with pytest.raises(CheckpointError, match="no room"):  # both are in use by this process
         cache.make_room(1)
     release()

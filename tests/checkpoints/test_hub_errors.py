@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from harness.checkpoints.hub_errors import Unreachable, classify, patiently
-from harness.errors import CheckpointError
+from harness.errors import CheckpointError, NoRoomError
 
 
 def answer(status: int) -> HfHubHTTPError:
@@ -68,6 +68,7 @@ def test_what_lasts_is_not(error: BaseException) -> None:
         (answer(403), "gated", "the Hub forbids access"),
         (httpx2.RemoteProtocolError("secret-token\nclosed"), "unavailable", "RemoteProtocolError: *** closed"),
         (CheckpointError("hub:a/b: corrupt", "invalid_checkpoint"), "invalid_checkpoint", "corrupt"),
+        (NoRoomError("no room for 1 MB", "unavailable"), "unavailable", "no room for 1 MB"),
     ],
     ids=repr,
 )
@@ -75,4 +76,5 @@ def test_kinds_and_words(error: BaseException, kind: str, words: str) -> None:
     found = classify(error, "hub:a/b", "secret-token")
     assert (found["kind"], words in found["message"]) == (kind, True), found
     assert found["unreachable"] == isinstance(error, Unreachable)
+    assert found["no_room"] == isinstance(error, NoRoomError)
     assert not found["message"].startswith("hub:a/b")
