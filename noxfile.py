@@ -115,6 +115,13 @@ def clickhouse(session: nox.Session) -> None:
 
 
 @nox.session
+def ray(session: nox.Session) -> None:
+    """Run cases on a real Ray cluster of two nodes on this machine, and lose one of them."""
+    install(session, "tests", "ray")
+    session.run("pytest", "tests/executors/test_ray_cluster.py", "tests/test_nodes.py", *session.posargs)
+
+
+@nox.session
 def audit(session: nox.Session) -> None:
     """Ask for known vulnerabilities of the tested versions. Needs the network: without it, it fails."""
     session.install("pip-audit>=2.9,<3")

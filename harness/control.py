@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import environment, matrix, nightly, pipeline, store
+from harness import environment, matrix, nightly, nodes, pipeline, store
 from harness.errors import HarnessError, StoreError, UsageError
-from harness.executors import Job, LocalPool, read_durations, record_durations
+from harness.executors import Job, LocalPool, RayCluster, read_durations, record_durations
 from harness.ledger import Ledger
 from harness.options import settings_from
-from harness.records import NO_RESULT, Case, CaseResult, ExpectationMode, OutcomeKind, Package, Run, Status
+from harness.records import NO_RESULT, Case, CaseResult, ExpectationMode, OutcomeKind, Run, Status
 from harness.verdict.exits import exit_status
 
 PATIENCE = 15.0
@@ -55,7 +55,11 @@ class RunControl:
 
     def __init__(self, config: pytest.Config) -> None:
         self.settings = settings_from(config)
+        self._cluster: RayCluster | None = None
+        if config.option.executor == "ray" and not config.option.collectonly:
+            self.settings, self._cluster = nodes.joined(self.settings, config.option.workers)
         self.pipeline = pipeline.Pipeline(self.settings, self._report_stage)
+        self._runner = nodes.Nodes(self.pipeline, self._cluster) if self._cluster else self.pipeline
         self.options = config.option
         self.writer: store.RunWriter | None = None
         self.run: Run | None = None
@@ -100,9 +104,10 @@ class RunControl:
     def header(self) -> list[str]:
         """Lines for the top of the output."""
         profile = self.settings.profile or "all rows"
+        where = f" on {self._cluster.nodes} nodes of a Ray cluster" if self._cluster else ""
         return [
             f"conformance: {self.settings.manifest_path.name}, profile {profile}, {len(self.selected)} cases",
-            f"workers: {self.settings.workers}, threads per case: {self.settings.threads}",
+            f"workers: {self.settings.workers}{where}, threads per case: {self.settings.threads}",
             f"run directory: {_relative(self.settings.run_directory)}",
         ]
 
@@ -120,7 +125,7 @@ class RunControl:
         assert self.run is not None
         self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._cases = {case.id: case for case in cases}
-        self._pool = LocalPool(self._carry_out, self.settings.workers, self.pipeline.memory)
+        self._pool = LocalPool(self._carry_out, self.settings.workers, self._runner.memory)
         known = read_durations(self._durations)
         jobs = [_job(case, known) for case in cases if case.id not in self._results]
         if self.options.maxfail:  # -x means: in the order of the plan, as far as the first that fails
@@ -140,7 +145,7 @@ class RunControl:
             )
         if run.expectations is not self.settings.expectations:
             raise UsageError(f"{_relative(directory)}: was begun with --expectations {run.expectations}; resume it so")
-        changed = changes(run.environment.packages, environment.packages())
+        changed = environment.changes(run.environment.packages, environment.packages())
         if changed:
             raise UsageError(f"{_relative(directory)}: was begun with other packages ({changed}); begin a new run")
         self.run = run
@@ -149,7 +154,7 @@ class RunControl:
         self._results = {name: kept for name, kept in self._results.items() if kept.kind not in NO_RESULT}
 
     def _carry_out(self, name: str) -> Kept:
-        return self._keep(self.pipeline.run_case(self._cases[name]))
+        return self._keep(self._runner.run_case(self._cases[name]))
 
     def _keep(self, result: CaseResult) -> Kept:
         """Store a result and remember of it what the end of the run needs."""
@@ -184,7 +189,7 @@ class RunControl:
         assert self.run is not None
         self._pool.cancel()
         if interrupted or self._broken:
-            self.pipeline.abort()
+            self._runner.abort()
         self._pool.close(PATIENCE if interrupted or self._broken else None)
         try:
             self._complete(interrupted)
@@ -210,7 +215,7 @@ class RunControl:
                 self._keep(self.pipeline.faulted(case, error) if error else self.pipeline.cancelled(case))
         ends = ((kept.status, kept.kind) for kept in self._results.values())
         self.exit_status = 130 if interrupted else exit_status(ends, self._allowed(), self.settings.expectations)
-        changed = changes(self.run.environment.packages, environment.packages())
+        changed = environment.changes(self.run.environment.packages, environment.packages())
         if changed:
             self._broken = HarnessError(
                 f"packages changed while the run went on, its results are of neither: {changed}"
@@ -257,18 +262,11 @@ class RunControl:
 
     def close(self) -> None:
         """End what is still running."""
-        self.pipeline.close()
+        self._runner.close()
 
     def _report_stage(self, case: Case, stage: str) -> None:
         if self._verbose_stages:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
-
-
-def changes(before: Iterable[Package], after: Iterable[Package]) -> str:
-    """Packages whose version differs, ``torch 2.13.0 -> 2.14.0``; empty when none does."""
-    old, new = ({package.name: package.version for package in packages} for packages in (before, after))
-    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return ", ".join(f"{name} {old.get(name, 'absent')} -> {new.get(name, 'absent')}" for name in names)
 
 
 def _job(case: Case, known: Mapping[str, float]) -> Job[str]:

@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -77,6 +78,13 @@ def packages() -> tuple[Package, ...]:
     """Installed versions of `PACKAGES`."""
     found = ((name, _version(name)) for name in PACKAGES)
     return tuple(Package(name=name, version=version) for name, version in found if version)
+
+
+def changes(before: Iterable[Package], after: Iterable[Package]) -> str:
+    """Packages whose version differs, ``torch 2.13.0 -> 2.14.0``; empty when none does."""
+    old, new = ({package.name: package.version for package in packages} for packages in (before, after))
+    names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    return ", ".join(f"{name} {old.get(name, 'absent')} -> {new.get(name, 'absent')}" for name in names)
 
 
 def cores() -> int:

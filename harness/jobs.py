@@ -120,12 +120,7 @@ def merge(shards: Sequence[Path], out: Path, manifest_path: Path, profile: str |
             )
     with tempfile.TemporaryDirectory(prefix="plan-") as name:
         store.RunWriter(Path(name), planned).finish(planned.started, 0)
-        merged = store.merge([Path(name), *shards], out)
-    for directory in shards:
-        for kind in ("logs", "tensors"):
-            if (directory / kind).is_dir():
-                shutil.copytree(directory / kind, out / kind, dirs_exist_ok=True)
-    return merged
+        return store.merge([Path(name), *shards], out)
 
 
 def _planned(runs: Sequence[StoredRun], manifest_path: Path, profile: str | None) -> Run:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from harness.records import CaseResult, OutcomeKind, Role, Stage
 
-REFERENCE, WAITING, WALL = "reference", "waiting", "wall"
+REFERENCE, LOCALIZATION, RETRIES, WAITING, WALL = "reference", "localization", "retries", "waiting", "wall"
 LEARNT_NOTHING = frozenset({OutcomeKind.CANCELLED, OutcomeKind.UNAVAILABLE, OutcomeKind.HARNESS_FAULT})
 
 
@@ -25,15 +25,24 @@ class Ledger:
         """Take note of one result."""
         for stage, seconds in result.seconds.items():
             self._spent[stage.value] += seconds
-        reference = result.observations.get(Role.REFERENCE)
-        if reference is not None and not reference.cached:
-            self._spent[REFERENCE] += sum(reference.seconds.values())
+        made = [result.observations.get(role) for role in (Role.REFERENCE, Role.CONTROL)]
+        # One process makes what is missing of both, and each of them has its seconds.
+        self._spent[REFERENCE] += max((sum(one.seconds.values()) for one in made if one and not one.cached), default=0)
+        if result.localization is not None:
+            self._spent[LOCALIZATION] += result.localization.seconds
+        last = {attempt.what: attempt.seconds for attempt in result.attempts}
+        self._spent[RETRIES] += sum(attempt.seconds for attempt in result.attempts) - sum(last.values())
         if result.attempts and result.outcome.kind not in LEARNT_NOTHING:
             self.durations[result.case.id] = sum(attempt.seconds for attempt in result.attempts)
 
     def seconds(self, busy: float) -> dict[str, float]:
-        """Worker seconds by stage, ``reference``, ``waiting`` (the rest of BUSY: starts, locks) and ``wall``."""
-        told = {name: round(self._spent[name], 3) for name in (*Stage, REFERENCE) if self._spent[name]}
+        """Worker seconds by stage and by what goes on around stages, and ``wall``.
+
+        ``reference``, ``localization``, ``retries`` (attempts that were repeated), ``waiting`` (the rest of BUSY:
+        starts, locks).
+        """
+        names = (*Stage, REFERENCE, LOCALIZATION, RETRIES)
+        told = {name: round(self._spent[name], 3) for name in names if self._spent[name]}
         told[WAITING] = round(max(0.0, busy - sum(self._spent.values())), 3)
         told[WALL] = round(time.monotonic() - self._began, 3)
         return told

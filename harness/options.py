@@ -65,6 +65,12 @@ def add_options(group: Any) -> None:
     add("--shard", default=None, metavar="I/N", help="only the I-th of N parts of the plan")
     add("--run-dir", default=None, metavar="DIR", help="where the run is written (default: reports/runs/<id>)")
     add("--resume", action="store_true", help="go on with the run in --run-dir")
+    add(
+        "--executor",
+        default="local",
+        choices=("local", "ray"),
+        help="local: processes of this machine (default); ray: the nodes of a Ray cluster",
+    )
     add("--workers", type=int, default=None, metavar="N", help="cases at a time (default: one per core)")
     add("--retries", type=int, default=1, metavar="N", help="tries again after a crash, kill, timeout (default: 1)")
     add("--stall", type=float, default=STALL_SECONDS, metavar="SECONDS", help="no output and no work for so long: end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,8 +153,14 @@ class Pipeline:
 
     def cancelled(self, case: Case) -> CaseResult:
         """The result of a case that was planned and taken back."""
-        message = "cancelled before it began"
-        return self._judge(Progress(case, datetime.now(UTC)), Outcome(kind=OutcomeKind.CANCELLED, message=message))
+        return self.without_result(case, OutcomeKind.CANCELLED, "cancelled before it began")
+
+    def without_result(
+        self, case: Case, kind: OutcomeKind, message: str, attempts: Iterable[Attempt] = ()
+    ) -> CaseResult:
+        """The result of a case of which nothing is learnt, and why."""
+        progress = Progress(case, datetime.now(UTC), attempts=list(attempts))
+        return self._judge(progress, Outcome(kind=kind, message=message))
 
     def faulted(self, case: Case, error: BaseException) -> CaseResult:
         """The result of a case at which the harness itself failed."""
@@ -169,6 +175,16 @@ class Pipeline:
     def memory(self) -> int:
         """Host bytes that all processes of the run may use together."""
         return self._processes.memory
+
+    @property
+    def left_to_localize(self) -> float:
+        """Seconds that may still go into localisation."""
+        return self._left_to_localize
+
+    def allow(self, memory: int, localize: float) -> None:
+        """Bound what runs from now on: host bytes of all processes, seconds of localisation."""
+        self._processes.memory = memory
+        self._left_to_localize = localize
 
     def abort(self) -> None:
         """End what is running, as cancelled."""

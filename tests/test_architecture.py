@@ -24,6 +24,7 @@ JOINTS = {
     "investigate",
     "jobs",
     "nightly",
+    "nodes",
     "options",
     "oracle",
     "over_time",

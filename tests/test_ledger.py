@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.ledger import Ledger
-from harness.records import Attempt, Dtype, Mode, Observation, Outcome, OutcomeKind, Role, Stage
+from harness.records import Attempt, Dtype, Localization, Mode, Observation, Outcome, OutcomeKind, Role, Stage
 from tests.test_store import result
 
 DONE = Outcome(kind=OutcomeKind.COMPLETED)
@@ -24,15 +24,23 @@ def reference(cached: bool) -> Observation:
     )
 
 
+def crashed(seconds: float) -> Attempt:
+    return Attempt(outcome=Outcome(kind=OutcomeKind.CRASH), seconds=seconds)
+
+
 def test_seconds_are_added_by_stage_and_the_rest_is_waiting() -> None:
     ledger = Ledger()
     ledger.enter(
         result("a", seconds={Stage.LOAD: 1.0, Stage.RUN: 4.0}, observations={Role.REFERENCE: reference(cached=False)})
     )
-    ledger.enter(result("b", seconds={Stage.RUN: 0.5}, observations={Role.REFERENCE: reference(cached=True)}))
-    told = ledger.seconds(busy=10.0)
+    both = {Role.REFERENCE: reference(cached=True), Role.CONTROL: reference(cached=False)}
+    ledger.enter(result("b", seconds={Stage.RUN: 0.5}, observations=both))
+    ledger.enter(result("c", attempts=(crashed(7.0), crashed(2.0))))
+    found = Localization(case="d", sentence="at the embedding", limit=4.0, seconds=5.0)
+    ledger.enter(result("d").model_copy(update={"localization": found}))
+    told = ledger.seconds(busy=25.0)
     wall = told.pop("wall")
-    assert told == {"load": 1.0, "run": 4.5, "reference": 3.0, "waiting": 1.5}
+    assert told == {"load": 1.0, "run": 4.5, "reference": 6.0, "localization": 5.0, "retries": 7.0, "waiting": 1.5}
     assert 0 <= wall < 60
 
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import psutil
 import pytest
 
-from harness.control import changes
+from harness.environment import changes
 from harness.records import Case, Package
 from harness.store import read_run
 from tests.conformance_site import Finished, Site

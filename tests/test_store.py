@@ -310,14 +310,20 @@ def test_all_contradicting_results_are_named_and_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_shard_that_ran_again_replaces_what_could_not_run(tmp_path: Path, first: bool) -> None:
-    one = tmp_path / "1"
-    writer = RunWriter(one, run_of("a"))
+    one, two = tmp_path / "1", tmp_path / "2"
     gone = Outcome(kind=OutcomeKind.UNAVAILABLE)
-    writer.append(result("a", Status.NOTRUN, "away").model_copy(update={"outcome": gone}))
-    writer.finish(LATER, 1)
-    two = shard(tmp_path / "2", ("a",), a="there")
+    failed = result("a", Status.NOTRUN, "away").model_copy(update={"outcome": gone})
+    for directory, told in ((one, failed), (two, result("a", sentence="there"))):
+        writer = RunWriter(directory, run_of("a"))
+        writer.append(told.model_copy(update={"log": "logs/a.log"}))
+        writer.finish(LATER, 0)
+        (directory / "logs" / "a.log").write_text(told.verdict.sentence)
+        (directory / "tensors").mkdir()
+        (directory / "tensors" / f"{directory.name}.safetensors").write_text("bytes")
     merge([one, two] if first else [two, one], tmp_path / "out")
     assert statuses(tmp_path / "out") == {"a": "PASS there"}
+    assert (tmp_path / "out" / "logs" / "a.log").read_text() == "there"
+    assert sorted(path.name for path in (tmp_path / "out" / "tensors").iterdir()) == ["1.safetensors", "2.safetensors"]
 
 
 def test_parts_of_different_runs_do_not_merge(tmp_path: Path) -> None:

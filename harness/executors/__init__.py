@@ -2,6 +2,7 @@
 
 from harness.executors.durations import read_durations, record_durations
 from harness.executors.local import LocalPool
+from harness.executors.ray_cluster import LostNodeError, RayCluster
 from harness.executors.schedule import Job, Schedule
 
-__all__ = ["Job", "LocalPool", "Schedule", "read_durations", "record_durations"]
+__all__ = ["Job", "LocalPool", "LostNodeError", "RayCluster", "Schedule", "read_durations", "record_durations"]

@@ -132,7 +132,8 @@ class Run(Record):
     plan: tuple[Case, ...] = ()
     totals: dict[Status, int] = {}
     seconds: dict[str, float] = {}
-    """Where the time went: seconds of workers by stage, ``reference`` and ``waiting``; ``wall`` of the run."""
+    """Where the time went: seconds of workers by stage, ``reference``, ``localization``, ``retries`` and
+    ``waiting``; ``wall`` of the run."""
     exit_status: int | None = None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from harness.errors import StoredDataError, UsageError
@@ -13,7 +14,7 @@ from harness.store.write import RunWriter
 
 
 def merge(directories: list[Path], out: Path) -> StoredRun:
-    """Union of shards in a new run directory.
+    """Union of shards in a new run directory, with their logs, tensors and reproducers.
 
     Planned cases without a result stay missing and keep the run unfinished. A case that one shard could
     not run takes the result of another that could. Raises StoredDataError, naming every case, for results that
@@ -30,13 +31,14 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
     _require_one(runs, "manifests", lambda run: run.manifest_digest[:12])
     _require_one(runs, "software", lambda run: ", ".join(f"{p.name} {p.version}" for p in run.environment.packages))
     _require_one(runs, "modes of expectations", lambda run: run.expectations)
-    results = _union(runs)
+    results, home = _union(runs)
     plan = {case.id: case for stored in runs for case in stored.run.plan}
     first = min(runs, key=lambda stored: stored.run.run_id).run
     merged = first.model_copy(
         update={"plan": tuple(plan[key] for key in sorted(plan)), "finished": None, "totals": {}, "exit_status": None}
     )
     writer = RunWriter(out, merged)
+    _bring_files(runs, home, results, out)
     for key in sorted(results):
         writer.append(results[key])
     ended = [stored.run.finished for stored in runs]
@@ -48,7 +50,21 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
     return read_run(out)
 
 
-def _union(runs: Iterable[StoredRun]) -> dict[str, CaseResult]:
+def _bring_files(
+    runs: Iterable[StoredRun], home: Mapping[str, Path], results: Mapping[str, CaseResult], out: Path
+) -> None:
+    """Copy what lies in folders of the shards. Of two logs of one name that of the result that holds is kept."""
+    for stored in runs:
+        for folder in [path for path in stored.directory.iterdir() if path.is_dir()]:
+            shutil.copytree(folder, out / folder.name, dirs_exist_ok=True)
+    for key, result in results.items():
+        for log in {result.log, *(attempt.log for attempt in result.attempts)} - {None}:
+            if (home[key] / str(log)).is_file():
+                shutil.copyfile(home[key] / str(log), out / str(log))
+
+
+def _union(runs: Iterable[StoredRun]) -> tuple[dict[str, CaseResult], dict[str, Path]]:
+    """The result that holds of each case, and the directory that it comes from."""
     results: dict[str, CaseResult] = {}
     home: dict[str, Path] = {}
     conflicts = []
@@ -64,7 +80,7 @@ def _union(runs: Iterable[StoredRun]) -> dict[str, CaseResult]:
         raise StoredDataError(
             "\n".join(conflicts) + "\nShards must not overlap: run them with the same manifest and --shard I/N."
         )
-    return results
+    return results, home
 
 
 def _require_one(runs: Iterable[StoredRun], what: str, fact: Callable[[Run], str]) -> None:
