@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +18,7 @@ from harness.nodes import Nodes
 from harness.pipeline import Pipeline
 from harness.settings import Settings
 from tests.conformance_site import Site
-from tests.ray_nodes import NODE, lose_node_of, ray_nodes
+from tests.ray_nodes import RayNodes, ray_nodes
 
 RAY = ("--executor", "ray", "--localize", "0")
 CPU = {"target": ["cpu"], "mode": ["eager"], "dtype": ["float16"]}
@@ -27,13 +26,13 @@ PASS = "PASS completed compare"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster() -> Iterator[RayNodes]:
     with ray_nodes(2) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def site(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(cluster: RayNodes, tmp_path_factory: pytest.TempPathFactory) -> Site:
     site = Site(tmp_path_factory.mktemp("site"), environ={"RAY_ADDRESS": cluster.address})
     return site.rows({name: {} for name in "abc"}, axes=CPU)
 
@@ -48,8 +47,8 @@ def holder(lock: Path, process: subprocess.Popen[str]) -> int:
 
 def test_a_cluster_gives_what_this_machine_gives(site: Site) -> None:
     drill = ("--drill", "b/*:place:scale=model.layers.1.mlp.down_proj.weight*1.05")
-    here = site.run("here", "--localize", "0", *drill, "--workers", "2")
-    there = site.run("there", *RAY, *drill)
+    here = site.run("here", "--localize", "0", *drill, "--workers", "2", timeout=600)
+    there = site.run("there", *RAY, *drill, timeout=600)
     assert "workers: 2 on 2 nodes of a Ray cluster, threads per case: 1" in there.output
     assert there.told == here.told == {"a": PASS, "b": "FAIL completed compare", "c": PASS}
     assert there.exit_status == here.exit_status == 1
@@ -63,13 +62,13 @@ def test_a_cluster_gives_what_this_machine_gives(site: Site) -> None:
     assert len(names) == 1, "kept for failures only"
 
 
-def test_a_lost_node_loses_no_result_and_no_case(site: Site, cluster: Any) -> None:
+def test_a_lost_node_loses_no_result_and_no_case(site: Site, cluster: RayNodes) -> None:
     lock = site.path / "lost.lock"
     process = site.start("lost", *RAY, "--drill", f"b/*:run:grandchild={lock}@1")
-    site.wait_for_results("lost", 1)
-    lose_node_of(cluster, holder(lock, process))
-    finished = site.finish("lost", process, 240)
-    cluster.add_node(**NODE)
+    site.wait_for_results("lost", 1, 300)
+    cluster.lose_node_of(holder(lock, process))
+    finished = site.finish("lost", process, 600)
+    cluster.add()
     assert finished.told == {"a": PASS, "b": PASS, "c": PASS}, finished.output
     assert finished.exit_status == 0
     lost, done = finished.results["b"].attempts
@@ -85,12 +84,12 @@ def test_what_runs_on_a_node_ends_with_the_run(site: Site, number: int, status: 
     process = site.start(str(number), *RAY, "--drill", f"b/*:run:grandchild={lock}")
     hanging = psutil.Process(holder(lock, process))
     os.kill(process.pid, number)
-    finished = site.finish(str(number), process)
+    finished = site.finish(str(number), process, 300)
     assert finished.exit_status == status
     if number == signal.SIGINT:
         assert finished.told["b"] == "NOTRUN cancelled"
         assert finished.stored.missing == ()
-    psutil.wait_procs([hanging], timeout=60)
+    psutil.wait_procs([hanging], timeout=120)
     assert not hanging.is_running() or hanging.status() == psutil.STATUS_ZOMBIE
 
 
