@@ -253,7 +253,7 @@ class RunControl:
         if self.settings.expectations is not ExpectationMode.VALIDATE:
             return []
         flags = Counter(flag for result in self._results.values() for flag in result.flags)
-        told = f"{flags['as_expected']} cases fail as expected, {flags['unexpected']} contradict their entry"
+        told = f"fail as expected {flags['as_expected']}, contradict their entry {flags['unexpected']}"
         return [f"expectations are set aside (validate), so FAIL does not make the run red: {told}"]
 
     def complaint(self) -> str | None:

@@ -53,7 +53,7 @@ def test_expectations_that_are_set_aside_show_what_each_row_does(validate: Finis
     assert (validate.exit_status, run.exit_status, run.expectations) == (0, 0, "validate")
     assert lines_with(validate.output, "set aside") == [
         "expectations are set aside (validate), so FAIL does not make the run red: "
-        "1 cases fail as expected, 2 contradict their entry"
+        "fail as expected 1, contradict their entry 2"
     ]
 
 
