@@ -18,7 +18,7 @@ import pytest
 from harness import environment
 from harness.errors import UsageError
 from harness.isolate import SECRET_NAME, STALL_SECONDS
-from harness.records import Drill, ExpectationMode, OutcomeKind, Stage
+from harness.records import NO_RESULT, Drill, ExpectationMode, Stage
 from harness.report import refuse_foreign
 from harness.settings import Settings
 from harness.store import RUN_FILE, new_run_id
@@ -87,7 +87,7 @@ def add_options(group: Any) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        choices=[kind.value for kind in OutcomeKind],
+        choices=sorted(kind.value for kind in NO_RESULT),
         help="an outcome that may stay without result, e.g. unavailable; repeatable",
     )
     add(
@@ -138,6 +138,8 @@ def _refuse_places(option: Any) -> None:
     """Raise UsageError for files and folders that would be found wrong only after hours of work, or never."""
     if option.resume and not option.run_dir:
         raise UsageError("--resume goes on with the run in --run-dir; name it")
+    if option.resume and not (Path(option.run_dir) / RUN_FILE).exists():
+        raise UsageError(f"--run-dir {option.run_dir}: holds no run to --resume; leave that out to begin one there")
     for name, value in (
         ("run-dir", option.run_dir),
         ("cache", option.cache or default_cache()),

@@ -28,6 +28,7 @@ def settings(*words: str) -> Settings:
         ("--memory nan", "--memory nan: give a number of GiB above 0"),
         ("--stall nan", "--retries takes 0 or more, --stall more than 0 seconds"),
         ("--resume", "--resume goes on with the run in --run-dir; name it"),
+        ("--resume --run-dir none", "--run-dir none: holds no run to --resume; leave that out to begin one there"),
         ("--run-dir file", "--run-dir file: is a file; name a folder"),
         ("--run-dir full", "--run-dir full: is not empty and holds no run; name another folder"),
         ("--cache file", "--cache file: is a file; name a folder"),
