@@ -19,6 +19,8 @@ TEXT = "Licensed under the Apache License, Version 2.0 (the License); you may no
 
 # One thread each: on a machine with few cores, several processes of several threads are many times slower.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+PATIENCE = 3600.0
+"""Seconds for what takes some ten on a machine with nothing else to do: a net under a test, never what it measures."""
 
 
 class Finished:
@@ -75,7 +77,7 @@ class Site:
         directory = ["--run-dir", str(self.path / name), "--cache", str(self.cache)]
         return [sys.executable, "-m", "harness", "run", *directory, *arguments]
 
-    def run(self, name: str, *arguments: str, timeout: float = 240) -> Finished:
+    def run(self, name: str, *arguments: str, timeout: float = PATIENCE) -> Finished:
         """``conformance run`` in a process of its own, to its end."""
         process = subprocess.run(
             self.command(name, *arguments),
@@ -99,7 +101,7 @@ class Site:
             start_new_session=True,
         )
 
-    def finish(self, name: str, process: subprocess.Popen[str], timeout: float = 120) -> Finished:
+    def finish(self, name: str, process: subprocess.Popen[str], timeout: float = PATIENCE) -> Finished:
         """Wait for a started run."""
         try:
             output, _ = process.communicate(timeout=timeout)
@@ -108,7 +110,7 @@ class Site:
                 os.killpg(process.pid, signal.SIGKILL)
         return Finished(self, name, subprocess.CompletedProcess(process.args, process.returncode, output, ""))
 
-    def wait_for_results(self, name: str, count: int, timeout: float = 120) -> None:
+    def wait_for_results(self, name: str, count: int, timeout: float = PATIENCE) -> None:
         """Until so many results are stored."""
         path = self.path / name / "cases.jsonl"
         deadline = time.monotonic() + timeout

@@ -47,8 +47,8 @@ def holder(lock: Path, process: subprocess.Popen[str]) -> int:
 
 def test_a_cluster_gives_what_this_machine_gives(site: Site) -> None:
     drill = ("--drill", "b/*:place:scale=model.layers.1.mlp.down_proj.weight*1.05")
-    here = site.run("here", "--localize", "0", *drill, "--workers", "2", timeout=600)
-    there = site.run("there", *RAY, *drill, timeout=600)
+    here = site.run("here", "--localize", "0", *drill, "--workers", "2")
+    there = site.run("there", *RAY, *drill)
     assert "workers: 2 on 2 nodes of a Ray cluster, threads per case: 1" in there.output
     assert there.told == here.told == {"a": PASS, "b": "FAIL completed compare", "c": PASS}
     assert there.exit_status == here.exit_status == 1
@@ -65,9 +65,9 @@ def test_a_cluster_gives_what_this_machine_gives(site: Site) -> None:
 def test_a_lost_node_loses_no_result_and_no_case(site: Site, cluster: RayNodes) -> None:
     lock = site.path / "lost.lock"
     process = site.start("lost", *RAY, "--drill", f"b/*:run:grandchild={lock}@1")
-    site.wait_for_results("lost", 1, 300)
+    site.wait_for_results("lost", 1)
     cluster.lose_node_of(holder(lock, process))
-    finished = site.finish("lost", process, 600)
+    finished = site.finish("lost", process)
     cluster.add()
     assert finished.told == {"a": PASS, "b": PASS, "c": PASS}, finished.output
     assert finished.exit_status == 0
@@ -84,7 +84,7 @@ def test_what_runs_on_a_node_ends_with_the_run(site: Site, number: int, status: 
     process = site.start(str(number), *RAY, "--drill", f"b/*:run:grandchild={lock}")
     hanging = psutil.Process(holder(lock, process))
     os.kill(process.pid, number)
-    finished = site.finish(str(number), process, 300)
+    finished = site.finish(str(number), process)
     assert finished.exit_status == status
     if number == signal.SIGINT:
         assert finished.told["b"] == "NOTRUN cancelled"

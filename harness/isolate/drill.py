@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from harness.records import Drill
 
@@ -61,6 +62,8 @@ def _grandchild(drill: Drill) -> None:
         "lock.flush(); time.sleep(3600)"
     )
     subprocess.Popen([sys.executable, "-c", code, drill.argument])
+    while not Path(drill.argument).exists() or not Path(drill.argument).stat().st_size:
+        time.sleep(0.05)
     _hang(drill)
 
 
