@@ -98,7 +98,16 @@ def run(context: typer.Context) -> None:
         parser.print_help()
         return
     suite = Path(__file__).parent / "suite"
-    arguments = ["-p", "harness.plugin", "-c", str(suite / "pytest.ini"), "--rootdir", str(Path.cwd()), "-v"]
+    arguments = [
+        "-p",
+        "harness.plugin",
+        "-c",
+        str(suite / "pytest.ini"),
+        "--rootdir",
+        str(Path.cwd()),
+        "-v",
+        "--capture=sys",
+    ]
     code = pytest.main([*arguments, *context.args, str(suite / "test_models.py")])
     if code == pytest.ExitCode.USAGE_ERROR:
         _suggest(context.args)

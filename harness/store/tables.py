@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +65,16 @@ def _op_rows(result: CaseResult) -> Iterator[Row]:
                 "op": use.op,
                 "state": use.state.value,
                 "count": use.count,
-                "shapes": json.dumps([o.shape for o in use.operands]),
-                "strides": json.dumps([o.strides for o in use.operands]),
-                "dtypes": json.dumps([o.dtype for o in use.operands]),
+                "shapes": _text(tuple(o.shape for o in use.operands)),
+                "strides": _text(tuple(o.strides for o in use.operands)),
+                "dtypes": _text(tuple(o.dtype for o in use.operands)),
             }
+
+
+@lru_cache(maxsize=4096)
+def _text(values: tuple[Any, ...]) -> str:
+    """As JSON. The ops of a run have few geometries, and many rows of each."""
+    return json.dumps(values)
 
 
 def _metric_rows(result: CaseResult) -> Iterator[Row]:

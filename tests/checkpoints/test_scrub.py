@@ -8,6 +8,7 @@ from harness.checkpoints.scrub import one_line, scrub
     [
         ("401 for hf_abcDEF123 at", "401 for hf_*** at"),
         ("Authorization: Bearer abcdef.ghi", "Authorization: *** ***"),
+        ("proxy-AUTHORIZATION=bAsIc dXNlcjpwdw==", "proxy-AUTHORIZATION=*** ***"),
         ("{'authorization': 'abcdefg'}", "{'authorization': ***'}"),
         ("https://user:pass@index.example/simple", "https://index.example/simple"),
         ("GET https://cdn.example/x?X-Signature=abc&y=1 failed", "GET https://cdn.example/x?*** failed"),
