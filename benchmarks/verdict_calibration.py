@@ -168,7 +168,7 @@ def _rows(case: Case, fault: str, comparison: Comparison) -> Iterator[dict[str, 
             "shape": "x".join(map(str, output.shape)),
             **{
                 name: values.get(name, "")
-                for name in ("error_ratio", "typical_ratio", "relative_l2", "vector_l2", "kl")
+                for name in ("error_ratio", "typical_ratio", "worst_ratio", "relative_l2", "vector_l2", "kl")
             },
             "top1": output.candidate_logits.top1_agreements if output.candidate_logits else "",
             "outside": "+".join(outside) or "-",

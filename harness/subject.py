@@ -86,7 +86,7 @@ def _make_part(mark: Marker, work: ReferenceWork, part: ReferencePart, question:
 def _agree_with_itself(first: Tensors, second: Tensors) -> None:
     """Raise CheckpointError(nondeterministic) when a second forward gives other bits."""
     for name, tensor in second.items():
-        if not torch.equal(first[name].nan_to_num(), tensor.nan_to_num()):
+        if not _same(first[name], tensor):
             raise CheckpointError(
                 f"two forwards of the float32 reference differ in {name}: no accuracy verdict is possible",
                 OutcomeKind.NONDETERMINISTIC,
@@ -109,7 +109,7 @@ class Answer:
 
     outputs: Tensors
     device_use: DeviceUse
-    notes: tuple[str, ...]
+    unstable: tuple[str, ...]
 
 
 def observe_candidate(mark: Marker, request: str) -> CandidateDone:
@@ -158,7 +158,7 @@ def _answer(mark: Marker, case: Case, question: Question, candidate: Candidate, 
     with candidate.target.recording() as usage:
         outputs = run(question, candidate.model, call, forced)
     use = usage.facts().model_copy(update={"compiled": compiled})
-    return Answer(outputs, use, _repeatable(warm, outputs))
+    return Answer(outputs, use, _unstable(warm, outputs))
 
 
 def _compared(work: CandidateWork, question: Question, candidate: Candidate, answer: Answer) -> Comparison:
@@ -228,7 +228,8 @@ def _observation(mark: Marker, work: CandidateWork, candidate: Candidate, answer
         outputs={name: tensor_spec(tensor) for name, tensor in answer.outputs.items()},
         device=answer.device_use,
         drills=tuple(str(drill) for drill in mark.drills),
-        notes=(*candidate.loaded.notes, *answer.notes),
+        unstable=answer.unstable,
+        notes=tuple(candidate.loaded.notes),
     )
 
 
@@ -308,9 +309,12 @@ def scale(mark: Marker, model: torch.nn.Module) -> None:
         parameters[name].mul_(float(factor))
 
 
-def _repeatable(first: Tensors | None, second: Tensors) -> tuple[str, ...]:
-    """A note when the compiled model gave other bits at its second run."""
+def _unstable(first: Tensors | None, second: Tensors) -> tuple[str, ...]:
+    """Outputs that a model gave other bits for when it was asked again."""
     if first is None:
         return ()
-    differing = [name for name, tensor in second.items() if not torch.equal(first[name], tensor)]
-    return tuple(f"two compiled runs differ in {name}" for name in differing)
+    return tuple(name for name, tensor in second.items() if not _same(first[name], tensor))
+
+
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return torch.equal(first.nan_to_num(), second.nan_to_num())

@@ -199,6 +199,30 @@ def test_padding_that_is_attended_to_or_counted_is_found(
     }, "the first row has no padding, and rows alone are right"
 
 
+@pytest.mark.parametrize(("dtype", "status"), [(Dtype.FLOAT32, Status.FAIL), (Dtype.BFLOAT16, Status.PASS)])
+def test_a_cache_in_a_shorter_format_is_wrong_in_float32_and_right_in_bfloat16(dtype: Dtype, status: Status) -> None:
+    """Like with like: reference, control and candidate all decode through the cache (transformers#25420)."""
+    asked = asking(Check.OUTPUTS).model_copy(update={"dtype": dtype})
+    question = question_of(asked, checkpoint())
+    reference, _, forced = truth(Check.OUTPUTS)
+    plain = load(checkpoint(), question.workload, dtype).model
+
+    def rounding(**given: Any) -> Any:
+        answer = plain(**given)
+        for layer in given["past_key_values"].layers:
+            for part in (layer.keys, layer.values):
+                part.copy_(part.bfloat16())
+        return answer
+
+    control = run(question, plain, plain, forced)
+    outputs = run(question, plain, rounding, forced)
+    assert torch.equal(outputs["logits.prefill"], control["logits.prefill"]), "the cache is not read yet"
+    comparison = compare_answers(asked, question, reference, outputs, control, dtype.value)
+    verdict = judge(asked, Outcome(kind=OutcomeKind.COMPLETED), comparison, observations())
+    assert verdict.status is status, verdict.sentence
+    assert {one.output for one in verdict.findings if not one.within} <= {"logits.decode"}
+
+
 @pytest.fixture(scope="module")
 def run_of_checks(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     axes = {"axes": {"check": ["sampling", "left-padding"]}}

@@ -124,11 +124,34 @@ def test_one_wrong_step_among_many_fails():
     reference, error, other = tensors(shape=(1, 100, 64))
     candidate = reference + 1e-3 * error
     candidate[0, 42] += 0.2 * error[0, 42]
-    failed = verdict(reference, candidate, reference + 5e-3 * other)
+    failed = verdict(reference, candidate, reference + 2e-2 * other)
     assert failed.status is Status.FAIL
     assert finding(failed, "vector_l2").value == pytest.approx(0.2, rel=0.1)
     assert failed.sentence.startswith("relative L2 error of one vector of logits is")
     assert "(limit 0.1), worst at step 42" in failed.sentence
+
+
+def test_one_bad_step_fails_that_neither_the_whole_nor_the_typical_step_shows():
+    reference, error, other = tensors(shape=(1, 100, 64))
+    candidate, control = reference + 2e-3 * error, reference + 1e-3 * other
+    assert verdict(reference, candidate, control, task=Task.MASKED_LM).status is Status.PASS
+    candidate[0, 42] += 0.04 * error[0, 42]
+    failed = verdict(reference, candidate, control, task=Task.MASKED_LM)
+    assert {one.metric for one in failed.findings if not one.within} == {"worst_ratio"}
+    worst = finding(failed, "worst_ratio")
+    assert failed.sentence == (
+        f"relative L2 error of logits is at one vector {worst.value:.3g}x the float16 control's "
+        f"(limit {worst.limit:.3g}), worst at vector (0, 42)"
+    )
+
+
+def test_one_lucky_step_of_the_control_is_no_scale():
+    reference, error, other = tensors(shape=(1, 100, 64))
+    control = reference + 1e-3 * other
+    control[0, 42] = reference[0, 42]
+    passed = verdict(reference, reference + 3e-3 * error, control)
+    assert passed.status is Status.PASS
+    assert finding(passed, "worst_ratio").value < 5
 
 
 def test_a_small_error_everywhere_fails_beside_one_large_error_of_the_control():
@@ -320,6 +343,15 @@ def test_without_a_control_the_guards_decide_and_the_flag_says_so():
         assert (judged.status, judged.flags) == (status, ("no_control",))
 
 
+def test_one_step_of_a_module_is_held_more_tightly_than_one_step_of_the_whole_model():
+    whole, module = (
+        finding(verdict(one, one.half(), name=name), metric).limit
+        for one in [torch.rand(1, 1, 8)]
+        for name, metric in (("logits", "typical_ratio"), ("module:lm_head", "module_ratio"))
+    )
+    assert (whole / 2.75, module / 6) == pytest.approx((math.exp(2), math.exp(1)))
+
+
 def test_module_outputs_have_a_limit_of_their_own():
     reference, error, other = tensors()
     parts = reference, reference + 0.02 * error, reference + 1e-3 * other
@@ -360,7 +392,8 @@ def test_draws_are_judged_in_units_of_the_control():
     one = finding(found, "sampling_ratio")
     assert not one.within
     assert one.limit == finding(found, "error_ratio").limit
-    wide = Tolerance(error_ratio=300, typical_ratio=300, relative_l2=9, vector_l2=9, kl=9, reason="for the test")
+    ratios = dict.fromkeys(("error_ratio", "typical_ratio", "worst_ratio"), 500.0)
+    wide = Tolerance(**ratios, relative_l2=9, vector_l2=9, kl=9, reason="for the test")
     assert sampled(reference * 1.2, control, tolerance=wide).status is Status.PASS
 
 
@@ -373,6 +406,13 @@ def test_draws_that_could_not_have_come_out_otherwise_prove_nothing():
         Status.ERROR,
         "nothing_compared: no position has two tokens that are drawn often; raise inputs.sampling.draws",
     )
+
+
+def test_a_device_that_answers_differently_when_asked_again_is_flagged():
+    reference, error, other = tensors()
+    parts = reference, reference + 1e-3 * error, reference + 1e-3 * other
+    again = verdict(*parts, observed=observations(unstable=("logits",)))
+    assert (again.status, again.flags) == (Status.PASS, ("unstable",))
 
 
 def test_a_drill_is_flagged():

@@ -236,6 +236,7 @@ def _vector_numbers(vectors: Vectors, result: PairResult, floor: float) -> dict[
         found[role] = side.numbers.model_copy(update={"worst_vector": index, "worst_vector_l2": error})
     if CONTROL in result.sides:
         found["typical_ratio"] = vectors.typical_ratio(CANDIDATE, CONTROL, floor)
+        found["worst_ratio_at"], found["worst_ratio"] = vectors.worst_ratio(CANDIDATE, CONTROL, floor)
     return found
 
 

@@ -61,6 +61,31 @@ class Vectors:
         ratios = relative[known].clamp_min(floor) / torch.hypot(unit[known], torch.tensor(floor).double())
         return math.exp(float(ratios.log().mean()))
 
+    def worst_ratio(self, side: str, control: str, floor: float) -> tuple[tuple[int, ...] | None, float | None]:
+        """Return index and size of the largest error of one vector in units of what the control costs there.
+
+        That unit is the control's error at the vector and over all vectors of its row (the last leading
+        dimension), and ``floor``, added in quadrature: a control that is lucky at one vector is no scale for it.
+        """
+        relative, unit = self.sides[side].relative, self.sides[control].relative
+        known = (~relative.isnan() & ~unit.isnan()).nonzero().reshape(-1)
+        if not len(known):
+            return None, None
+        ratios = relative[known] / (unit[known].square() + self._row_squares(control)[known] + floor**2).sqrt()
+        at = int(ratios.argmax())
+        return unravel(int(self.rows[known[at]]), self.leading), float(ratios[at])
+
+    def _row_squares(self, side: str) -> torch.Tensor:
+        """Return the squared relative L2 error of each vector's whole row."""
+        which = self.rows // (self.leading[-1] if self.leading else 1)
+        count = int(which.max()) + 1 if len(which) else 0
+        squares = self.sides[side]
+        error, reference = (
+            torch.zeros(count, dtype=torch.float64).index_add(0, which, part)
+            for part in (squares.error, squares.reference)
+        )
+        return (error / reference)[which].nan_to_num(0.0)
+
 
 def vector_errors(reference: torch.Tensor, sides: Mapping[str, Side], mask: torch.Tensor | None) -> Vectors:
     """Return the errors of all vectors of an output of two or more dimensions that the mask keeps.

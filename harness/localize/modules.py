@@ -53,7 +53,7 @@ class Taken:
 
     evidence: ModuleEvidence
     worst: tuple[OutputComparison, ...]
-    """Full comparisons of the worst stretches, named ``module:<name>``."""
+    """Full comparisons of the worst stretches, named ``module:<name>[, call <n>][, tensor <n>]``, each once."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,7 @@ class _Walk:
     def __init__(self, compare: Compare, floor: float, deadline: float | None, inspect: Inspect | None) -> None:
         self.errors: list[ModuleError] = []
         self.calls: Counter[str] = Counter()
+        self._tensors: Counter[tuple[str, int]] = Counter()
         self._compare = compare
         self._floor = floor
         self._worst: list[tuple[float, int, OutputComparison]] = []
@@ -258,7 +259,15 @@ class _Walk:
             **numbers(expected, found, control),
         )
         self.errors.append(error)
-        self._keep(error, lambda: self._compare(f"module:{name}", expected, found, control))
+        unique = self._unique(name, call)
+        self._keep(error, lambda: self._compare(f"module:{unique}", expected, found, control))
+
+    def _unique(self, name: str, call: int) -> str:
+        """A name of its own for a tensor: a layer may be shared and called again, and give several tensors."""
+        self._tensors[name, call] += 1
+        number = self._tensors[name, call]
+        later = f", call {call}" if call else ""
+        return f"{name}{later}{f', tensor {number}' if number > 1 else ''}"
 
     def _keep(self, error: ModuleError, full: Callable[[], OutputComparison]) -> None:
         """Make the full comparison of a stretch that is among the worst so far."""

@@ -171,6 +171,11 @@ class OutputComparison(Record):
     typical_ratio: float | None = None
     """Geometric mean over vectors (last dimension) of the candidate's relative L2 error in units of the
     control's; neither counts as less than `Comparison.control_noise`."""
+    worst_ratio: float | None = None
+    """Largest such ratio of one vector, in units of the control's error there, in its whole row (the steps of
+    one text) and the noise, added in quadrature."""
+    worst_ratio_at: tuple[int, ...] | None = None
+    """Leading indices of that vector."""
     candidate_logits: LogitNumbers | None = None
     control_logits: LogitNumbers | None = None
     sampling: SamplingNumbers | None = None

@@ -20,6 +20,8 @@ class Tolerance(Record):
     """Largest relative L2 error of the candidate, in units of the control's."""
     typical_ratio: Limit | None = None
     """The same vector by vector (a step's logits, a token's embedding): largest geometric mean."""
+    worst_ratio: Limit | None = None
+    """The same of the worst single vector, in units of the control's error there and throughout its row."""
     module_ratio: Limit | None = None
     """Largest typical ratio of a module that ran under the reference's inputs."""
     relative_l2: Limit | None = None

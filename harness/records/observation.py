@@ -156,4 +156,6 @@ class Observation(Record):
     """Faults injected on purpose. An observation made with one says so."""
     cached: bool = False
     """True when a stored reference or control was used again."""
+    unstable: tuple[str, ...] = ()
+    """Outputs that had other bits at a second run in the same process; compiled candidates run twice."""
     notes: tuple[str, ...] = Field(default=())

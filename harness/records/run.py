@@ -40,8 +40,9 @@ class Verdict(Record):
     sentence: str
     """One sentence for people: what was measured, against what, where it is worst."""
     flags: tuple[str, ...] = ()
-    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``, ``flaky``
-    (attempts at the case ended differently). Where expectations are set aside: ``as_expected``, ``unexpected``."""
+    """``relaxed``, ``fallback``, ``near_tie``, ``drilled``, ``nan_in_reference``, ``no_control``, ``unstable``,
+    ``flaky`` (attempts at the case ended differently). Where expectations are set aside: ``as_expected``,
+    ``unexpected``."""
     findings: tuple[Finding, ...] = ()
     tolerance: Tolerance | None = None
     """Limits in force, all filled in."""

@@ -54,7 +54,7 @@ class CandidateDone(Record):
 
     observation: Observation
     comparison: Comparison
-    """Outputs, and as ``module:<name>`` the worst of the forward taken apart."""
+    """Outputs, and as ``module:<name>[, call <n>][, tensor <n>]`` the worst of the forward taken apart."""
     modules: ModuleEvidence | None = None
 
 

@@ -120,6 +120,8 @@ def _flags(
         yield "nan_in_reference"
     if any(output.candidate and not output.control for output in comparison.outputs):
         yield "no_control"
+    if observations[Role.CANDIDATE].unstable:
+        yield "unstable"
     yield from _drilled(observations)
 
 

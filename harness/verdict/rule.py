@@ -16,7 +16,7 @@ from harness.records import (
     SamplingNumbers,
     Tolerance,
 )
-from harness.verdict.limits import MODULE, SPREAD, TIE_ULPS
+from harness.verdict.limits import MODULE, MODULE_SPREAD, SPREAD, TIE_ULPS
 
 ORDER = (
     "structure",
@@ -25,6 +25,7 @@ ORDER = (
     "zero_reference",
     "error_ratio",
     "typical_ratio",
+    "worst_ratio",
     "module_ratio",
     "sampling_ratio",
     "relative_l2",
@@ -42,6 +43,7 @@ class Limits:
 
     error_ratio: float
     typical_ratio: float
+    worst_ratio: float
     module_ratio: float
     relative_l2: float
     vector_l2: float
@@ -102,14 +104,16 @@ def _zero_reference(output: OutputComparison, pair: PairNumbers) -> Iterator[Fin
 def _errors(output: OutputComparison, pair: PairNumbers, limits: Limits, noise: float) -> Iterator[Finding]:
     """Yield the findings of a floating point output with a relative error."""
     where = _worst(output, pair)
-    wide = widening(output.shape)
     if output.control and output.name.startswith(MODULE):
-        yield _at_most("module_ratio", output, output.typical_ratio, wide * limits.module_ratio, where)
+        limit = widening(output.shape, MODULE_SPREAD) * limits.module_ratio
+        yield _at_most("module_ratio", output, output.typical_ratio, limit, where)
         return
+    wide = widening(output.shape)
     if output.control:
         ratio = error_ratio(pair.relative_l2, output.control.relative_l2, noise)
         yield _at_most("error_ratio", output, ratio, wide * limits.error_ratio, where)
         yield _at_most("typical_ratio", output, output.typical_ratio, wide * limits.typical_ratio, where)
+        yield _at_most("worst_ratio", output, output.worst_ratio, limits.worst_ratio, f"vector {output.worst_ratio_at}")
     yield _at_most("relative_l2", output, pair.relative_l2, limits.relative_l2, where)
     yield _at_most("vector_l2", output, pair.worst_vector_l2, limits.vector_l2, where)
     yield _at_least("cosine", output, pair.cosine, limits.cosine)
@@ -148,13 +152,13 @@ def _logits(output: OutputComparison, logits: LogitNumbers, limits: Limits) -> I
     yield _at_most("token_disagreement", output, clear / defined, limits.token_disagreement, where)
 
 
-def widening(shape: tuple[int, ...]) -> float:
+def widening(shape: tuple[int, ...], spread: float = SPREAD) -> float:
     """Return how much wider a ratio's limit is for few steps: a single ratio is as much luck as error.
 
     Steps are the last dimension but one, where a batch stands before it: a batch is judged like its parts.
     Outputs without steps have limits of their own task.
     """
-    return math.exp(SPREAD / math.sqrt(shape[-2])) if len(shape) > 2 else 1.0
+    return math.exp(spread / math.sqrt(shape[-2])) if len(shape) > 2 else 1.0
 
 
 def error_ratio(candidate: float | None, control: float | None, floor: float) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.records import Case, Comparison, Dtype, Finding, Observation, OutputComparison, Role
 
-RATIOS = ("error_ratio", "typical_ratio", "module_ratio")
+RATIOS = ("error_ratio", "typical_ratio", "worst_ratio", "module_ratio")
 """Metrics in units of the control's error."""
 
 STICK = 64
@@ -50,7 +50,7 @@ def describe(finding: Finding, comparison: Comparison) -> str:
     if finding.metric == "nonfinite":
         return f"{value} non-finite values of {finding.output} differ: {finding.where}"
     if finding.metric in RATIOS:
-        typically = "" if finding.metric == "error_ratio" else "typically "
+        typically = {"error_ratio": "", "worst_ratio": "at one vector "}.get(finding.metric, "typically ")
         return f"relative L2 error of {finding.output} is {typically}{value}x the {control} control's {limit}{worst}"
     if finding.metric == "sampling_ratio":
         return (

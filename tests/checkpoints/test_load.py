@@ -117,6 +117,18 @@ def test_a_class_that_does_not_fit_the_architecture(tmp_path: Path) -> None:
 # ---- pickles
 
 
+def test_of_two_formats_with_different_weights_safetensors_are_read_and_named(tmp_path: Path) -> None:
+    folder = tiny_llama(tmp_path / "tiny")
+    stored = load_file(folder / "model.safetensors")
+    torch.save({name: tensor + 1 for name, tensor in stored.items()}, folder / "pytorch_model.bin")
+    for allowed in ({}, {"allow_pickle": "published so"}):
+        checkpoint = checkpoint_in(folder, **allowed)
+        assert checkpoint.format == "safetensors"
+        assert "pytorch_model.bin" not in [fact.name for fact in checkpoint.files]
+        loaded = load_model(checkpoint, "AutoModelForCausalLM", "float32").model
+        assert torch.equal(loaded.state_dict()[GATE], stored[GATE])
+
+
 class Payload:
     """Runs when it is unpickled without ``weights_only``."""
 

@@ -39,6 +39,20 @@ def test_the_typical_ratio_is_a_geometric_mean():
     assert compare(reference, candidate, control).typical_ratio == pytest.approx(expected)
 
 
+def test_the_worst_ratio_has_the_control_s_error_there_and_in_its_row_for_a_unit():
+    reference = torch.ones(2, 2, 4, dtype=torch.float64)
+    control = reference + torch.tensor([[[0.03], [0.0]], [[0.001], [0.001]]])
+    candidate = reference + torch.tensor([[[0.0], [0.06]], [[0.0], [0.02]]])
+    floor = 2.0**-10 / math.sqrt(12)
+    found = compare(reference, candidate, control)
+    assert found.worst_ratio_at == (1, 1), "the row with the smaller unit, not the larger error"
+    assert found.worst_ratio == pytest.approx(0.02 / math.sqrt(0.001**2 + 0.001**2 + floor**2))
+    alone = compare(reference[:1], candidate[:1], control[:1])
+    assert alone.worst_ratio_at == (0, 1)
+    assert alone.worst_ratio == pytest.approx(0.06 / math.sqrt(0.03**2 / 2 + floor**2))
+    assert compare(reference, candidate).worst_ratio is None
+
+
 def test_an_exact_vector_counts_as_rounding_and_not_as_zero():
     reference = torch.ones(2, 4, dtype=torch.float64)
     candidate = reference.clone()

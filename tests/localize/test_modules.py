@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from harness.localize import modules, wrong
+from harness.localize.modules import KEPT
 from tests.localize.tiny import FLOOR, Block, Model, comparison, forward, models
 
 STRETCHES = [
@@ -60,6 +61,50 @@ def test_a_nan_that_the_control_does_not_make_is_wrong() -> None:
     with torch.no_grad():
         candidate.blocks[0].up.bias[3] = float("nan")
     assert wrong_names(reference, candidate) == ["blocks.0.up"]
+
+
+class Shared(nn.Module):
+    """One layer called three times, which gives two tensors each time."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            hidden = self.linear(hidden)
+            return hidden * 0.5, hidden + 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = self.Layer()
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            hidden, other = self.layer(hidden)
+        return hidden + other
+
+
+def test_a_shared_layer_s_outputs_each_have_a_name_of_their_own() -> None:
+    torch.manual_seed(3)
+    reference, candidate = Shared().eval(), Shared().eval()
+    candidate.load_state_dict(reference.state_dict())
+    candidate.half()
+    inputs = torch.randn(1, 4, 8)
+
+    def ask(model: nn.Module) -> object:
+        return model(inputs.to(next(model.parameters()).dtype))
+
+    taken = modules(reference, candidate, ask, comparison, floor=FLOOR)
+    names = [output.name for output in taken.worst]
+    assert len(set(names)) == len(names) == KEPT
+    linear = {f"module:layer.linear{end}" for end in ("", ", call 1", ", call 2")}
+    outputs = {
+        f"module:layer (to its end){call}{tensor}"
+        for call in ("", ", call 1", ", call 2")
+        for tensor in ("", ", tensor 2")
+    }
+    assert set(names) < linear | outputs | {"module:model (to its end)"}
 
 
 def test_models_are_left_as_they_were() -> None:

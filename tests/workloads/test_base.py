@@ -61,6 +61,17 @@ def test_smiles_without_a_vocabulary_names_the_file(tmp_path: Path) -> None:
         batch(Inputs(texts=("C",), tokenizer="smiles"), folder=tmp_path)
 
 
+def test_a_tokenizer_without_a_padding_id_pads_with_zeros_that_the_mask_hides(tmp_path: Path) -> None:
+    class Words:
+        pad_token_id = None
+
+        def __call__(self, text: str) -> dict[str, list[int]]:
+            return {"input_ids": [len(word) for word in text.split()]}
+
+    made = make_batch(Inputs(texts=("a bb ccc", "dd")), None, FOLDER, Words, repeat=False)
+    assert (made.ids.tolist(), made.mask.tolist()) == ([[1, 2, 3], [2, 0, 0]], [[1, 1, 1], [1, 0, 0]])
+
+
 def test_inputs_without_a_token_are_refused() -> None:
     with pytest.raises(UsageError, match="the inputs give no token"):
         batch(Inputs())

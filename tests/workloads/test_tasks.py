@@ -95,6 +95,27 @@ def test_rows_padded_on_the_left_answer_as_they_do_alone() -> None:
             torch.testing.assert_close(batch.of_row(together[name], layout, row), alone[name])
 
 
+@pytest.mark.parametrize("task", [Task.CAUSAL_LM, Task.EMBEDDING, Task.MASKED_LM, Task.SEQUENCE_CLASSIFICATION])
+def test_junk_under_the_padding_changes_nothing_that_is_given_back(task: Task) -> None:
+    causal = task is Task.CAUSAL_LM
+    sizes = DECODER if causal else ENCODER
+    auto = {
+        Task.CAUSAL_LM: AutoModelForCausalLM,
+        Task.EMBEDDING: AutoModel,
+        Task.MASKED_LM: AutoModelForMaskedLM,
+        Task.SEQUENCE_CLASSIFICATION: AutoModelForSequenceClassification,
+    }[task]
+    model = build(auto, "llama" if causal else "bert", **sizes)
+    mask = PADDED.mask.flip(-1) if causal else PADDED.mask
+    clean, junk = (torch.where(mask.bool(), torch.tensor([[5, 6, 7], [8, 8, 8]]), fill) for fill in (0, 33))
+    forced = torch.tensor([[3, 4], [5, 6]])
+    results = [run(task, model, Batch(ids, mask), Inputs(decode_steps=2), forced) for ids in (clean, junk)]
+    kept = {"logits.prefill": mask.bool()}
+    for name in results[0]:
+        first, second = (result[name][kept[name]] if name in kept else result[name] for result in results)
+        torch.testing.assert_close(first, second)
+
+
 def test_a_longer_cache_changes_nothing() -> None:
     model = build(AutoModelForCausalLM, "llama", **DECODER)
     roomy = Batch(FULL.ids, FULL.mask, room=40)
