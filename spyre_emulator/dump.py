@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 
 def cost_of(plan: Plan, step: Step) -> Estimate:
     """The estimate of one step in the layouts and places that `plan` chose."""
-    layouts, places = plan.layouts, plan.memory.places
-    traffic = sum(r.bytes for r in step.restickifies)
-    seen = [*(layouts.sources.get(n, [None])[:1] for n in operand_nodes(step.node)), layouts.sources.get(step.node, ())]
-    for source in (s for group in seen for s in group if s is not None):
-        if places[source.buffer].where != "lx":
-            traffic += source.view.device_bytes(layouts.sticks[source.buffer])
+    written = [_traffic(plan, s) for s in plan.layouts.sources.get(step.node, ())]
+    traffic = sum(r.bytes for r in step.restickifies) + sum(written)
+    asked = plan.layouts.requirements.get(step.node)
+    for i, operand in enumerate(operand_nodes(step.node)):
+        read = sum(_traffic(plan, s) for s in plan.layouts.sources.get(operand, ())[:1])
+        access = asked.accesses[i] if asked is not None else None
+        # Of what is indexed no more is read than comes out.
+        traffic += min(read, sum(written)) if access is not None and access.at_random else read
     results = [v for v in results_of(step.node) if isinstance(v, torch.Tensor)]
     return estimate(step.node.target, operands_of(step.node), results, traffic)
+
+
+def _traffic(plan: Plan, source: Source) -> int:
+    """Device memory that a value takes part in the traffic with; none where it stays on the cores."""
+    if plan.memory.places[source.buffer].where == "lx":
+        return 0
+    return source.view.device_bytes(plan.layouts.sticks[source.buffer])
 
 
 def _tensor(plan: Plan, value: torch.Tensor, source: Source | None) -> dict[str, Any]:
@@ -112,7 +121,9 @@ def _kilobytes(size: int) -> str:
 def _remarks(step: dict[str, Any]) -> str:
     remarks = []
     if "estimate" in step:
-        remarks += [f"{step.get('cores', 1)} cores", f"{step['estimate']['seconds'] * 1e6:.1f} us"]
+        remarks.append(f"{step['estimate']['seconds'] * 1e6:.1f} us")
+    if "cores" in step:
+        remarks.append(f"{step['cores']} cores")
     if "working_set" in step:
         remarks.append(f"{_kilobytes(step['working_set'])} a core")
     place = step.get("place")

@@ -175,8 +175,7 @@ class Planner:
             access, view = asked.accesses[i], known[0].view
             parts = {} if access is None else division.of_operand(access, view)
             size = share(view, self.layouts.sticks[known[0].buffer], parts)
-            random = access is None or None in access.dims
-            total += min(size, own) if random else size
+            total += min(size, own) if access is None or access.at_random else size
         self.memory.working_sets[node] = total
 
     def _parts(self, node: Node, operand: int | None, view: Any) -> dict[int, int] | None:

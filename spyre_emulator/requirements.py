@@ -24,6 +24,11 @@ class Access(NamedTuple):
     fixed: int | None = None
     """The dimension that has to be sticked, where the operator leaves no choice."""
 
+    @property
+    def at_random(self) -> bool:
+        """Whether elements are picked by an index rather than read through."""
+        return None in self.dims and REDUCED not in self.dims
+
     def acceptable(self, operand: Geometry, result_dim: int | None) -> tuple[int | None, ...] | None:
         """The dimensions one of which has to be sticked (None in it: one element per stick) when the result's
         `result_dim` is; None where any arrangement will do. The first is the one to restickify to."""

@@ -9,6 +9,7 @@ import torch
 from spyre_emulator import private, settings
 from spyre_emulator.estimate import estimate
 from spyre_emulator.fidelity.figures import Figure, unavailable, within
+from spyre_emulator.plan import Plan
 
 COST_MODEL = "torch-spyre:docs/source/compiler/cost_model.md"
 GRAPH_PATH = "torch-spyre PR #1728"
@@ -31,6 +32,14 @@ def _launch_of_a_mean() -> float:
     return (seconds[0] - seconds[1]) * 1e3
 
 
+def _transposed_over_plain_matmul() -> float:
+    """Estimated time of ``x @ A.T`` over that of ``x @ A``: what restickifying the weight costs."""
+    shapes = ((1, 4096), (4096, 51200))
+    plain = Plan(private.traced(lambda x, a: (x @ a,), shapes, torch.float16))
+    transposed = Plan(private.traced(lambda x, a: (x @ a.t(),), (shapes[0], shapes[1][::-1]), torch.float16))
+    return transposed.facts.estimated_seconds / plain.facts.estimated_seconds
+
+
 def figures() -> list[Figure]:
     """Every figure of this part."""
     topic = "softmax 4096 x 2048, fp16"
@@ -41,6 +50,8 @@ def figures() -> list[Figure]:
                lambda: float(_softmax_estimate().seconds) * 1e6, COST_MODEL, origin="fitted"),
         within("cost/launch", "one mean kernel on the graph path", "deserialisation and preparation, ms", 4.95, 1.05,
                _launch_of_a_mean, GRAPH_PATH, origin="fitted"),
+        within("cost/transposed-weight", "x @ A.T against x @ A, [1, 4096] and [4096, 51200], fp16", "time, ratio", 3.5,
+               1.25, _transposed_over_plain_matmul, "torch-spyre#3512"),
         unavailable("cost/qwen3-0.6b", "Qwen3-0.6B, April 2026", "first compile; fill step; expansion step",
                     "70-210 s; 4.6 s; 20 s", "hf-adapters", NOT_TIMED),
         unavailable("cost/dma-graph", "removal of the first DMA graph", "average improvement", "45 %",

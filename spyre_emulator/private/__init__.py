@@ -12,6 +12,7 @@ from spyre_emulator.private.compilation import (
     register_dynamo,
     route_inductor,
     size_hint,
+    traced,
 )
 from spyre_emulator.private.contract import DEVICE_NAME, TESTED_TORCH, ContractError
 from spyre_emulator.private.device import (
@@ -81,6 +82,7 @@ __all__ = [
     "set_storage",
     "size_hint",
     "temporary_kernel",
+    "traced",
     "without_autocast",
     "without_modes",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -128,3 +128,13 @@ def drop_synchronization(graph: Any) -> None:
             graph.graph.erase_node(holder)
     for node in [n for n in graph.graph.nodes if getattr(n.target, "namespace", None) == "streams" and not n.users]:
         graph.graph.erase_node(node)
+
+
+def traced(function: Callable[..., Any], shapes: Sequence[Sequence[int]], dtype: torch.dtype) -> Any:
+    """The graph of `function`, which returns a tuple, on device tensors of `shapes` that are never allocated."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    with FakeTensorMode():
+        inputs = [torch.empty(shape, dtype=dtype, device=DEVICE_NAME) for shape in shapes]
+        return make_fx(function)(*inputs)

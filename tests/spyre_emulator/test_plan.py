@@ -52,7 +52,8 @@ def test_dumps_in_text_and_json():
     assert matmul["working_set"] == 128 + 128 * 64 + 128
     assert matmul["place"] == {"where": "device", "bytes": 384, "address": None, "reason": "a host operator uses it"}
     text = plan.text()
-    assert "native   mm = aten.mm.default(float16[3, 70*], float16[70*, 64]) -> float16[3, 64*]  [6 cores" in text
+    assert "native   mm = aten.mm.default(float16[3, 70*], float16[70*, 64]) -> float16[3, 64*]  [" in text
+    assert "6 cores, 8.2 KB a core, in device, restickify" in text
     assert "restickify [70, 64] from dimension 0 to dimension 1]" in text
     assert "a roofline, not a measurement" in text
 
@@ -153,6 +154,13 @@ def _reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _mixed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     i = torch.arange(x.shape[0], device=x.device)
     return i[:, None] + x, x.float() + x.t().float().t(), (i == 2), ~(x > 0), x.bfloat16() * 2, x.gather(1, i[:, None])
+
+
+def test_of_what_is_indexed_no_more_is_read_than_comes_out():
+    weight, rows = half(1000, 64), torch.tensor([[3, 7]]).to("spyre")
+    plan, _ = planned(torch.nn.functional.embedding, rows, weight)
+    (step,) = json.loads(plan.json())["steps"]
+    assert step["estimate"]["bytes"] == 2 * 128 + 2 * 128 + 128  # rows written, rows read, indices
 
 
 @pytest.mark.parametrize(
