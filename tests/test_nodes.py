@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness import environment
 from harness.errors import HarnessError
-from harness.nodes import Nodes
+from harness.nodes import Nodes, Order, carry_out
 from harness.pipeline import Pipeline
 from harness.settings import Settings
 from tests.conformance_site import Site
@@ -95,17 +96,22 @@ def test_what_runs_on_a_node_ends_with_the_run(site: Site, number: int, status: 
 
 def test_without_ray_it_says_how_to_install_it(tmp_path: Path) -> None:
     site = Site(tmp_path).rows({"a": {}}, axes=CPU)
-    code = (
-        "import importlib.util, sys\n"
-        "find = importlib.util.find_spec\n"
-        "importlib.util.find_spec = lambda name, *rest: None if name == 'ray' else find(name, *rest)\n"
-        "from harness.cli import main\n"
-        "main()"
-    )
+    code = "import sys; sys.modules['ray'] = None; from harness.cli import main; main()"
     command = [sys.executable, "-c", code, *site.command("run", *RAY)[3:]]
     done = subprocess.run(command, cwd=tmp_path, env=site.environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
-    assert "--executor ray: Ray is not installed; install it with: pip install 'spyre-conformance[ray]'" in done.stderr
+    assert "--executor ray: Ray is not installed" in done.stderr
+    assert "install it with: pip install 'spyre-conformance[ray]'" in done.stderr
+
+
+def test_a_node_with_other_packages_carries_out_nothing(tmp_path: Path) -> None:
+    other = tuple(
+        package.model_copy(update={"version": "0.1"}) if package.name == "torch" else package
+        for package in environment.packages()
+    )
+    order = Order(Settings(tmp_path, tmp_path, tmp_path), "{}", other, "{}", (), 1 << 30, 0.0)
+    with pytest.raises(HarnessError, match=r"has other packages than the controller \(torch 0\.1 -> "):
+        carry_out(order)
 
 
 def test_a_file_that_would_leave_the_run_directory_is_refused(tmp_path: Path) -> None:

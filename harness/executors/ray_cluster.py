@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from harness.errors import HarnessError, UsageError
@@ -37,16 +36,16 @@ class RayCluster:
 
         Raises UsageError where Ray is not installed or no cluster answers.
         """
-        if find_spec("ray") is None:
-            raise UsageError(f"--executor ray: Ray is not installed; install it with: {INSTALL}")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        import ray
-
+        try:
+            import ray
+            import ray.exceptions
+        except ImportError as error:
+            raise UsageError(f"--executor ray: Ray is not installed ({error}); install it with: {INSTALL}") from error
         try:
             ray.init(log_to_driver=False, include_dashboard=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError) as error:
-            place = os.environ.get("RAY_ADDRESS", "this machine")
-            raise UsageError(f"--executor ray: no cluster at {place}: {error}; see 'ray start'") from error
+            raise UsageError(f"--executor ray: no cluster answers: {error}; see RAY_ADDRESS, 'ray start'") from error
         self._ray: Any = ray
         self._lost = (
             ray.exceptions.WorkerCrashedError,
@@ -108,6 +107,8 @@ class RayCluster:
                     # One that waits can be taken back; Ray's client may die of it when the call runs or has ended.
                     self._ray.cancel(task)
                     raise LostNodeError(f"no node is left that has {cores} cores and {memory / 2**30:.1f} GiB")
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, Exception) else error from error
         except self._lost as error:
             raise LostNodeError(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
 

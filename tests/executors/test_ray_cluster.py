@@ -58,8 +58,9 @@ def test_cases_are_sized_so_that_no_node_is_overcommitted(cluster: RayCluster) -
 def test_a_call_answers_or_raises_what_the_function_raises(cluster: RayCluster, tmp_path: Path) -> None:
     pid = cluster.call(where, tmp_path / "pid", cores=1, memory=MIB)
     assert (tmp_path / "pid").read_text() == str(pid) != str(os.getpid())
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="No such file or directory") as caught:
         cluster.call(where, tmp_path / "nowhere" / "pid", cores=1, memory=MIB)
+    assert type(caught.value) is FileNotFoundError, "the function's own, not the cluster's"
 
 
 def test_a_lost_worker_is_told_and_the_next_call_runs(cluster: RayCluster, tmp_path: Path) -> None:
