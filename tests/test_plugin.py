@@ -205,7 +205,7 @@ def test_a_killed_run_resumes_and_repeats_what_was_in_flight(site: Site) -> None
     os.kill(process.pid, signal.SIGKILL)
     process.stdout.close()
     process.wait()
-    assert wait_until_gone(processes, 20) == [], "children die with a controller that had no chance to end them"
+    assert wait_until_gone(processes, 300) == [], "children die with a controller that had no chance to end them"
     torn = site.path / "killed" / "cases.jsonl"
     assert torn.read_bytes().endswith(b"\n")
     assert read_run(site.path / "killed").missing == (cpu_case("b"), cpu_case("c"))

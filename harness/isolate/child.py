@@ -19,6 +19,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import parent_process
 
+import psutil
+
 from harness.errors import CheckpointError, HarnessError
 from harness.isolate.drill import strike
 from harness.isolate.network import refuse_network
@@ -97,6 +99,9 @@ def _join_own_group() -> None:
 
 def _follow_parent(sentinel: int) -> None:
     wait([sentinel])
+    for descendant in psutil.Process().children(recursive=True):  # whatever session they are in
+        with contextlib.suppress(psutil.Error):
+            descendant.kill()
     os.killpg(0, signal.SIGKILL)
 
 
