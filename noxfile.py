@@ -135,6 +135,20 @@ def fidelity(session: nox.Session) -> None:
     session.run("python", "-m", "spyre_emulator.fidelity", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
+@nox.session(name="report-peers")
+def report_peers(session: nox.Session) -> None:
+    """Measure the report beside pytest-html and Allure on the same results. Needs npm; takes most of an hour."""
+    need_chromium(session)
+    install(session, "tests", "browser")
+    session.install(*CONSTRAINTS, "pytest-html==4.2.0", "allure-pytest==2.16.2")
+    place = session.create_tmp()
+    npm = ("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place)
+    session.run(*npm, "allure@3.18.0", external=True)
+    session.run(
+        "python", "-m", "benchmarks.report_peers", "--allure", f"{place}/node_modules/.bin/allure", *session.posargs
+    )
+
+
 @nox.session(name="seeded-faults")
 def seeded_faults(session: nox.Session) -> None:
     """Measure what the verdict and the rules of peers detect; writes docs/seeded-faults.md and its plot."""

@@ -29,11 +29,11 @@ def case_text(result: CaseResult, **more: Any) -> str:
 
     Nearly all results hold nothing that has to be changed; those keep the serialiser's own text.
     """
-    bounded = _bounded(result)
+    bounded, candidate = _bounded(result), result.observations.get(Role.CANDIDATE)
     text = bounded.model_dump_json(exclude=_PRIVATE, exclude_none=True)
     if not is_clean_json(text):
         text = dumps(_cleaned_case(json.loads(text)))
-    return joined(text, {"origin": origin(result), "commands": commands(result.case), **more})
+    return joined(text, {"origin": origin(result), "commands": commands(result.case, candidate), **more})
 
 
 def planned_text(case: Case, **more: Any) -> str:
@@ -53,17 +53,23 @@ def joined(text: str, more: dict[str, Any]) -> str:
     return f"{text[:-1]},{dumps(cleaned(more))[1:]}" if more else text
 
 
-def commands(case: Case) -> dict[str, str]:
-    """Command lines that run, localise and reproduce the case elsewhere."""
-    selection = ["--model", case.model, "--task", case.task, "--target", case.target]
-    selection += ["--mode", case.mode, "--dtype", case.dtype]
-    if case.variant:
-        selection += ["-k", case.variant]
-    return {
-        "run": shlex.join(["conformance", "run", *selection]),
-        "localize": shlex.join(["conformance", "localize", case.id]),
-        "repro": shlex.join(["conformance", "repro", case.id, "--out", "repro"]),
+def commands(case: Case, candidate: Observation | None = None) -> dict[str, str]:
+    """Command lines that run, localise and reproduce the case elsewhere, with its drills and faults."""
+    drills = [word for drill in (candidate.drills if candidate else ()) for word in ("--drill", drill)]
+    # The brackets of a test's name make the id an exact one: checks beside a case have ids that begin with its own.
+    selection = ["--model", case.model, "-k", f"[{case.id}]"]
+    told = {
+        "run": ["conformance", "run", *selection],
+        "localize": ["conformance", "localize", case.id],
+        "repro": ["conformance", "repro", case.id, "--out", "repro"],
     }
+    return {name: switched(candidate) + shlex.join([*words, *drills]) for name, words in told.items()}
+
+
+def switched(candidate: Observation | None) -> str:
+    """What precedes a command so that the emulated device has the faults that it had; empty without any."""
+    faults = candidate.device.configuration.get("faults") if candidate and candidate.device else None
+    return f"SPYRE_EMULATOR_FAULTS={shlex.quote(faults)} " if faults else ""
 
 
 def cleaned(tree: Any) -> Any:

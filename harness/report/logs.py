@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import shlex
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.records import CaseResult, Status
+from harness.records import CaseResult, Role, Status
 from harness.report.chunks import Tree
+from harness.report.details import switched
 from harness.report.text import excerpt, file_name, visible, without_machine_paths
 
 EXCERPT = 12_000
@@ -28,15 +30,19 @@ class Shelf:
     reproducers: Mapping[str, Path]
     tree: Tree
 
-    def reproducer(self, case_id: str) -> dict[str, Any] | None:
-        """Copy the case's reproducer, a folder as one zip file; its path and size. None without one."""
-        source = self.reproducers.get(case_id)
+    def reproducer(self, result: CaseResult) -> dict[str, Any] | None:
+        """Copy the case's reproducer, a folder as one zip file; its path, size and command. None without one."""
+        source = self.reproducers.get(result.case.id)
         if source is None or not source.exists():
             return None
         data = _zipped(source) if source.is_dir() else source.read_bytes()
-        name = f"repro/{file_name(case_id, '.zip' if source.is_dir() else source.suffix)}"
-        self.tree.write(name, data)
-        return {"path": name, "size": len(data)}
+        name = file_name(result.case.id, ".zip" if source.is_dir() else source.suffix)
+        self.tree.write(f"repro/{name}", data)
+        unpack = f"python -m zipfile -e {shlex.quote(name)} . && " if source.is_dir() else ""
+        script = f"{source.name}/reproduce.py" if source.is_dir() else name
+        switches = switched(result.observations.get(Role.CANDIDATE))
+        command = f"{unpack}{switches}python {shlex.quote(script)}"
+        return {"path": f"repro/{name}", "size": len(data), "command": command}
 
     def log(self, result: CaseResult) -> dict[str, Any] | None:
         """Copy the case's log; its path in the site, its size and an excerpt. None when there is none."""

@@ -57,7 +57,7 @@ class Newest:
         return support(self.rows, self.table)
 
     def _visit(self, result: CaseResult) -> None:
-        more = {"log": self._shelf.log(result), "reproducer": self._shelf.reproducer(result.case.id)}
+        more = {"log": self._shelf.log(result), "reproducer": self._shelf.reproducer(result)}
         text = case_text(result, **{key: value for key, value in more.items() if value})
         self._keep(result_row(self._source.run.run_id, result), text, result.outcome.detail)
         self._facts[result.case.id] = CaseFacts.of(result)

@@ -64,7 +64,7 @@ def test_nan_and_infinity_are_shown_as_such(visit, published):
     )
     texts = page.evaluate("['NaN', 'Infinity', '-Infinity', null].map((value) => report.readable(value))")
     assert texts == ["NaN", "inf", "-inf", "–"]
-    assert set(cells) <= {"NaN", "Infinity"}
+    assert sorted(cells) == ["Infinity", "NaN"]
 
 
 def test_times_are_in_the_readers_zone_with_utc_on_hover(visit):
@@ -95,10 +95,13 @@ def test_without_scripts_the_verdict_and_the_table_are_there(visit):
     assert "need attention" in page.locator("h1").inner_text()
 
 
-@pytest.mark.parametrize("path", VIEWS)
+FAILING = "model.html#case=qwen-2.2-56b/causal-lm/spyre-compiled-bfloat16"
+
+
+@pytest.mark.parametrize("path", [*VIEWS, FAILING])
 def test_nothing_sticks_out_on_a_phone(visit, path):
     page = visit(path, viewport={"width": 390, "height": 844})
-    page.wait_for_selector(VIEWS[path])
+    page.wait_for_selector(VIEWS.get(path, ".panel .sentence"))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
@@ -158,7 +161,7 @@ def test_the_compatibility_table_prints(visit):
 
 
 def test_a_failing_case_names_the_first_wrong_op(visit):
-    page = visit("model.html#case=qwen-2.2-56b/causal-lm/spyre-compiled-bfloat16")
+    page = visit(FAILING)
     section = page.locator("section", has_text="Where it first goes wrong").last
     section.wait_for()
     assert "aten.mm.default in model.layers.1.mlp.up_proj is the first op out of proportion." in section.inner_text()

@@ -65,7 +65,10 @@ TASK_OF = {
     "albert": Task.MASKED_LM,
 }
 REPLACED_BY = {
-    Task.CAUSAL_LM: {"aten.silu.default": "custom"},
+    Task.CAUSAL_LM: {
+        "aten._scaled_dot_product_fused_attention_overrideable.default": "decomposed",
+        "aten.silu.default": "custom",
+    },
     Task.EMBEDDING: {"aten.native_layer_norm.default": "decomposed", "aten.gelu.default": "custom"},
     Task.MASKED_LM: {},
 }
@@ -82,6 +85,8 @@ HOSTILE = (
     "../../etc/passwd",
 )
 HOSTILE_TEXT = "\x1b[31mred\x1b[0m \x00 \x12 \ufffe <script>window.pwned=1</script> | `x` ]]>"
+NOT_FINITE = {19: math.nan, 23: math.inf}
+"""Error ratios of two failing cases among the hostile names, by index."""
 OPS = (
     "aten.mm.default",
     "aten.addmm.default",
@@ -207,6 +212,8 @@ def _status(spec: Spec, index: int, night: int) -> Status:
     """Most cases keep one status; a few regress, some flake, one in twenty is known to fail."""
     if spec.all_pass:
         return Status.PASS
+    if spec.hostile and index in NOT_FINITE:
+        return Status.FAIL
     generator = random.Random(f"{spec.seed}-{index}")
     draw = generator.random()
     if draw < 0.04:
@@ -245,6 +252,8 @@ def result(case: Case, status: Status, spec: Spec, index: int, night: int) -> Ca
     outcome = _outcome(status, index, spec.hostile and index % 3 == 0)
     measured = outcome.kind is OutcomeKind.COMPLETED
     ratio = generator.uniform(1.2, 4.0) if status is not Status.FAIL else generator.uniform(30, 90)
+    if spec.hostile and index in NOT_FINITE:
+        ratio = NOT_FINITE[index]
     comparison = _comparison(case, ratio, generator, index, spec.hostile) if measured else None
     seconds = generator.uniform(4, 60)
     relaxed = measured and index % 11 == 5
@@ -437,7 +446,7 @@ def _observations(case: Case, generator: random.Random, index: int) -> dict[Role
         else None,
         peak_memory=412_000_000,
         configuration={"rounding": "dlfloat16"},
-        replaced=None if case.family == "qwen" else REPLACED_BY[case.task],
+        replaced=None if case.family == "smollm" else REPLACED_BY[case.task],
     )
     common = {"threads": 1, "weights_digest": "c" * 64, "outputs": {}}
     return {

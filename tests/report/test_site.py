@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 import pytest
 
 from harness.errors import UsageError
+from harness.records import Status
 from harness.report import render
 from tests.report.synthetic import HOSTILE_TEXT, Spec, runs
 
@@ -176,3 +177,25 @@ def test_a_failing_render_leaves_the_old_site(tmp_path):
 def test_the_package_imports_without_torch_and_pandas():
     code = "import sys, harness.report; print({'torch', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_a_traceback_and_a_log_of_50_megabytes_leave_the_pages_small(tmp_path):
+    (source,) = runs(Spec(models=1, runs=1, configurations=1, all_pass=True))
+    (seen,) = source.results
+    line = "  a line of a hundred characters, as tracebacks have them " + "." * 41 + "\n"
+    whole = line * 500_000
+    folder = tmp_path / "run"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs" / "a.log").write_text(whole)
+    failed = seen.verdict.model_copy(update={"status": Status.FAIL})
+    outcome = seen.outcome.model_copy(update={"detail": whole})
+    result = seen.model_copy(update={"verdict": failed, "outcome": outcome, "log": "logs/a.log"})
+    out = tmp_path / "site"
+    render([replace(source, results=[result], directory=folder)], out)
+    (log,) = (out / "logs").iterdir()
+    assert log.stat().st_size == len(whole)
+    sizes = {path: path.stat().st_size for path in out.rglob("*") if path.is_file() and "vendor" not in path.parts}
+    assert max(size for path, size in sizes.items() if path != log) < 100_000
+    detail = (out / "data" / "detail-0.js").read_text()
+    assert f"logs/{log.name}" in detail
+    assert '"size":50000000' in detail

@@ -8,8 +8,10 @@ report.evidence = (function () {
     const kept = pairs.filter(([, value]) => present(value));
     return kept.length ? h("dl", { class: "facts" }, kept.map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value)))) : null;
   }
+  // A longer table scrolls in a box of its own, under its head.
+  const LONG = 20;
   function table(caption, heads, lines) {
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, h("table", {}, h("caption", { class: "visually-hidden" }, caption),
+    return h("div", { class: lines.length > LONG ? "scroll tall" : "scroll", tabindex: "0", role: "region", "aria-label": caption }, h("table", {}, h("caption", { class: "visually-hidden" }, caption),
       h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))),
       h("tbody", {}, lines.map((cells) => h("tr", {}, cells.map((cell, at) => h("td", { class: heads[at][1] }, cell)))))));
   }

@@ -126,7 +126,7 @@ report.matrixTable = function (root, world) {
   }
   function row(item, at) {
     if (item.group !== undefined) {
-      return h("tr", { class: "family", "aria-rowindex": at + 2 }, h("th", { scope: "rowgroup", colspan: world.configs.length + 1 }, item.group, h("small", {}, item.count + (item.count === 1 ? " model" : " models"))));
+      return h("tr", { class: "family", "aria-rowindex": at + 2 }, h("th", { scope: "rowgroup", colspan: world.configs.length + 1 }, item.group, " ", h("small", {}, item.count + (item.count === 1 ? " model" : " models"))));
     }
     const byConfig = new Map(item.cases.map((one) => [one.config, one]));
     const link = h("a", { href: "model.html#model=" + encodeURIComponent(item.name), title: item.name }, item.name);

@@ -56,7 +56,8 @@ report.views["model.html"] = async function () {
   let focusTab = false;
 
   function panel(one, d, numbers) {
-    const v = d.verdict, outputs = (d.comparison || {}).outputs || [], skipped = (d.comparison || {}).not_compared || [];
+    // Stretches of the model entered the verdict as outputs of their own: folded, since they are many.
+    const v = d.verdict, all = (d.comparison || {}).outputs || [], stretches = all.filter((o) => o.name.startsWith("module:")), outputs = all.filter((o) => !stretches.includes(o)), skipped = (d.comparison || {}).not_compared || [];
     const took = d.started ? (Date.parse(d.finished) - Date.parse(d.started)) / 1000 : null;
     return [
       h("p", { class: "sentence" }, report.status(one.status), " ", v.sentence),
@@ -69,6 +70,7 @@ report.views["model.html"] = async function () {
       expectation(d), evidence.localization(d), reproducer(d), failure(d), history(one, numbers), evidence.findings(d),
       h("div", { class: "split" }, outputs.map((output) => [evidence.numbers(output), h("div", {}, evidence.steps(output), evidence.divergences(output))])),
       evidence.modules(d),
+      stretches.length ? h("details", {}, h("summary", {}, "Numbers of the " + stretches.length + (stretches.length === 1 ? " module" : " modules") + " that entered the verdict"), h("div", { class: "split" }, stretches.map(evidence.numbers))) : null,
       skipped.length ? evidence.section("Not compared", h("ul", {}, skipped.map((text) => h("li", {}, text)))) : null,
       evidence.ops(d), evidence.roles(d), evidence.settings(d), evidence.artefacts(d),
       evidence.section("Run it yourself", evidence.copyable(d.commands.run), evidence.copyable(d.commands.localize), evidence.copyable(d.commands.repro)),
@@ -82,7 +84,8 @@ report.views["model.html"] = async function () {
     return h("div", { class: "notice" }, "Expected " + e.outcome.replaceAll("_", " ") + ": " + e.reason + " ", link || null, e.expires ? " (expires " + e.expires + ")" : null);
   }
   function reproducer(d) {
-    return d.reproducer ? h("p", {}, h("a", { class: "button primary", href: d.reproducer.path, download: true }, "Download the reproducer (" + report.bytes(d.reproducer.size) + ")")) : null;
+    return d.reproducer ? [h("p", {}, h("a", { class: "button primary", href: d.reproducer.path, download: true }, "Download the reproducer (" + report.bytes(d.reproducer.size) + ")")),
+      h("p", { class: "quiet" }, "It needs torch and the device alone, and ends with 1 while the defect is there:"), evidence.copyable(d.reproducer.command)] : null;
   }
   function failure(d) {
     const o = d.outcome;

@@ -1,0 +1,1 @@
+"""The results of one night through this report, pytest-html and Allure, side by side in one run."""
