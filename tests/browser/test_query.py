@@ -39,7 +39,7 @@ def test_a_filter_narrows_and_is_saved_in_the_url(visit, published):
         ("mode:eager", "c.config[1] === 'eager'"),
         ("-mode:eager dtype:bfloat", "c.config[1] !== 'eager' && c.config[2] === 'bfloat16'"),
         ("shape:b1s64 task:causal-lm", "c.config[3] === 'b1s64' && c.model.task === 'causal-lm'"),
-        ("ratio>3", "c.ratio !== null && report.number(c.ratio) > 3"),
+        ("ratio>3", "c.ratio !== null && !(report.number(c.ratio) <= 3)"),
         ("share<90", "c.share !== null && c.share * 100 < 90"),
         ("seq:pass>fail", "c.letters().replace(/(.)\\\\1+/g, '$1').includes('PF')"),
         ("count:fail>=2", "[...c.letters()].filter((l) => l === 'F').length >= 2"),
