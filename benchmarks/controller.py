@@ -131,7 +131,7 @@ def inside() -> None:
     )
     numbers = PairNumbers(finite_pairs=64, max_abs=1e-4, relative_l2=1e-4, worst_vector_l2=1e-4, cosine=1.0)
     output = OutputComparison(
-        name="logits", shape=(64,), elements=64, candidate=numbers, control=numbers, typical_ratio=1.0
+        name="logits", shape=(64,), elements=64, candidate=numbers, control=numbers, typical_ratio=1.0, worst_ratio=1.0
     )
 
     def observe(case: Case, role: Role) -> Observation:
