@@ -104,7 +104,7 @@ class RunControl:
     def header(self) -> list[str]:
         """Lines for the top of the output."""
         profile = self.settings.profile or "all rows"
-        where = f" on {self._cluster.nodes} nodes of a Ray cluster" if self._cluster else ""
+        where = f" on a Ray cluster (nodes: {self._cluster.nodes})" if self._cluster else ""
         return [
             f"conformance: {self.settings.manifest_path.name}, profile {profile}, {len(self.selected)} cases",
             f"workers: {self.settings.workers}{where}, threads per case: {self.settings.threads}",
