@@ -22,6 +22,10 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 PATIENCE = 3600.0
 """Seconds for what takes some ten on a machine with nothing else to do: a net under a test, never what it measures."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As shells start what goes to the background. A run that is started from here would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class Finished:
     """A ``conformance run`` that ended."""
