@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from spyre_emulator import division
+from spyre_emulator.cores import SPAN_LIMIT, cores_for
 from spyre_emulator.dtypes import device_format
 
 Geometry = tuple[tuple[int, ...], torch.dtype]
@@ -73,13 +73,13 @@ def failed_span(op: Any, operands: tuple[Geometry, ...]) -> str | None:
     stick = device_format(dtype).elements_per_stick
     tiles = math.ceil(shape[-1] / stick)
     rows = shape[-2]
-    share = division.cores_for(tiles)
+    share = cores_for(tiles)
     span = tiles // share * stick * rows * device_format(dtype).itemsize
-    if span <= division.SPAN_LIMIT:
+    if span <= SPAN_LIMIT:
         return None
     return (
         f"dxp_standalone --bundle died with SIGABRT: operand of shape {tuple(shape)} takes {span} bytes per core on "
-        f"{share} cores, the addressable span is {division.SPAN_LIMIT}; pad the last dimension so that its "
+        f"{share} cores, the addressable span is {SPAN_LIMIT}; pad the last dimension so that its "
         f"{tiles} sticks divide over more cores"
     )
 

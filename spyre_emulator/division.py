@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from spyre_emulator import settings
+from spyre_emulator.cores import largest_divisor
 from spyre_emulator.dtypes import BYTES_IN_STICK, device_format
+from spyre_emulator.requirements import REDUCED, Access, Requirement
+from spyre_emulator.sticks import Geometry
 
-if TYPE_CHECKING:
-    from spyre_emulator.requirements import Access, Requirement
-    from spyre_emulator.sticks import Geometry
-
-SPAN_LIMIT = 256 << 20
-"""Bytes one core can address of one operand (EAR)."""
 LX_BYTES = 2 << 20
 """Scratchpad per core."""
 LX_FRONT_END = 1638.4 * 1024
 """The front end's share of it: 80 %, with ``DXP_LX_FRAC_AVAIL`` = 0.2 for the back end."""
-REDUCED = -1
-"""In place of a result dimension: the operand's dimension is summed away."""
-
-
-def cores_for(sticks: int) -> int:
-    """Cores that share `sticks` evenly: the largest divisor that is no more than ``SENCORES``."""
-    return _largest_divisor(max(sticks, 1), settings.current.sencores)
-
-
-@functools.lru_cache(maxsize=4096)
-def _largest_divisor(sticks: int, cores: int) -> int:
-    return next(c for c in range(min(cores, sticks), 0, -1) if sticks % c == 0)
 
 
 class Division(NamedTuple):
@@ -65,9 +49,9 @@ def divide(asked: Requirement, result: Geometry, stick_dim: int | None) -> Divis
     left = settings.current.sencores
     splits = [1] * len(sizes)
     for d in sorted(range(len(sizes)), key=lambda d: -sizes[d]):
-        splits[d] = _largest_divisor(max(sizes[d], 1), left)
+        splits[d] = largest_divisor(max(sizes[d], 1), left)
         left //= splits[d]
-    inner = _largest_divisor(max(-(-asked.contracted // lanes), 1), left) if asked.contracted > 1 else 1
+    inner = largest_divisor(max(-(-asked.contracted // lanes), 1), left) if asked.contracted > 1 else 1
     return Division(tuple(splits), inner)
 
 

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from spyre_emulator.constraints import MATMUL, name_of
-from spyre_emulator.division import REDUCED
 from spyre_emulator.sticks import Geometry
+
+REDUCED = -1
+"""In place of a result dimension: the operand's dimension is summed away."""
 
 
 class Access(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 
 from spyre_emulator import division, private
 from spyre_emulator.constraints import MAX_TOPK, failed_span
+from spyre_emulator.cores import SPAN_LIMIT
 from spyre_emulator.fidelity.figures import Figure
 
 ADAPTERS = "hf-adapters:hf_adapters `pad_lm_head`"
@@ -40,7 +41,7 @@ def figures() -> list[Figure]:
     ]  # fmt: skip
     return [
         *heads,
-        _exact("limit/span", "span per core, MB", 256.0, float(division.SPAN_LIMIT >> 20), ADAPTERS),
+        _exact("limit/span", "span per core, MB", 256.0, float(SPAN_LIMIT >> 20), ADAPTERS),
         _exact("limit/lx", "scratchpad per core, MB", 2.0, float(division.LX_BYTES >> 20), "torch-spyre: LX planning"),
         _exact("limit/lx-front-end", "front end's share of it, KB", 1638.4, division.LX_FRONT_END / 1024,
                "torch-spyre: DXP_LX_FRAC_AVAIL"),

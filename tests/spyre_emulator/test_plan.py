@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import spyre_emulator
-from spyre_emulator import compiler, division, estimate
+from spyre_emulator import compiler, estimate
+from spyre_emulator.cores import cores_for
 
 aten = torch.ops.aten
 
@@ -117,9 +118,9 @@ def test_the_estimate_gives_the_cost_models_softmax():
 
 @pytest.mark.parametrize(("sticks", "cores"), [(768, 32), (2374, 2), (2375, 25), (769, 1), (1, 1)])
 def test_work_is_divided_evenly(sticks, cores):
-    assert division.cores_for(sticks) == cores
+    assert cores_for(sticks) == cores
     with spyre_emulator.using(sencores=1):
-        assert division.cores_for(sticks) == 1
+        assert cores_for(sticks) == 1
 
 
 def test_explicit_and_default_backend_reach_the_same_compiler():
