@@ -291,6 +291,12 @@ TREES = st.recursive(
 )
 
 
+def test_a_key_that_does_not_print_is_quoted(tmp_path: Path) -> None:
+    found = problems(tmp_path, json.dumps({"version": 1, "profiles": {"\n": {"x": None}}, "models": {}}))
+    assert any("profiles.'\\n'" in line for line in found)
+    assert all("\n" not in line for line in found)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(["version", "defaults", "axes", "profiles", "models", "task", "source", "expect", "tolerance"]),

@@ -275,5 +275,9 @@ class _Expander:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as people write it."""
-    return ".".join(str(part) for part in path) or "the top level"
+    """Return a path as people write it, in one line: a key that does not print is quoted."""
+    return ".".join(_visible(str(part)) for part in path) or "the top level"
+
+
+def _visible(part: str) -> str:
+    return part if part.isprintable() else repr(part)
