@@ -159,6 +159,7 @@ def list_cases(
     target: Many = None,
     mode: Many = None,
     dtype: Many = None,
+    check: Many = None,
     keyword: Annotated[str | None, typer.Option("-k", metavar="EXPR", help="As pytest's -k.")] = None,
     profile: Annotated[str | None, typer.Option(help="smoke, nightly, weekly or your own.")] = None,
     path: Annotated[Path, typer.Option("--manifest", metavar="FILE")] = Path("models.yaml"),
@@ -174,6 +175,7 @@ def list_cases(
         targets=tuple(target or ()),
         modes=tuple(mode or ()),
         dtypes=tuple(dtype or ()),
+        checks=tuple(check or ()),
         keyword=keyword,
     )
     rows = [(case, matrix.estimate(case)) for case in cases]

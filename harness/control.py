@@ -92,6 +92,7 @@ class RunControl:
             targets=tuple(option.target),
             modes=tuple(option.mode),
             dtypes=tuple(option.dtype),
+            checks=tuple(option.check),
         )
         self._refuse_idle_drills(cases)
         if option.shard:

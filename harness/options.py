@@ -47,6 +47,7 @@ def add_options(group: Any) -> None:
         ("target", "a target, e.g. spyre"),
         ("mode", "eager or compiled"),
         ("dtype", "float16, bfloat16 or float32"),
+        ("check", "a check, e.g. outputs or sampling"),
     ):
         add(f"--{name}", action="append", default=[], metavar="NAME", help=f"only cases of {what}; repeatable")
     add("--manifest", default="models.yaml", metavar="FILE", help="the matrix (default: models.yaml)")
@@ -223,7 +224,7 @@ def _new_run_directory() -> Path:
 def _as_typed(option: Any) -> str:
     """The selection options in the form they were given."""
     words = []
-    for name in ("model", "task", "target", "mode", "dtype"):
+    for name in ("model", "task", "target", "mode", "dtype", "check"):
         words += [f"--{name} {value}" for value in getattr(option, name)]
     if option.shard:
         words.append(f"--shard {option.shard}")

@@ -160,9 +160,8 @@ def read(result: CaseResult, above: float | None = None) -> Answer:
 
 
 def selecting(case: Case) -> tuple[str, ...]:
-    """Return the options of ``conformance run`` that select a case, and its other shapes with it."""
-    words = ("--model", case.model, "--task", case.task, "--target", case.target)
-    return (*words, "--mode", case.mode, "--dtype", case.dtype)
+    """Return the options of ``conformance run`` that select a case alone."""
+    return ("--model", case.model, "-k", f"[{case.id}]")
 
 
 def run_command(layer: Layer, manifest_path: Path, directory: Path, *options: str) -> list[str]:

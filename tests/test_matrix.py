@@ -171,6 +171,10 @@ def test_select() -> None:
     left = matrix.select(cases, models=["qwen3-0.6b", "rxnmapper"], modes=["eager"], keyword="not embedding")
     assert ids(left) == ["qwen3-0.6b/causal-lm/spyre-eager-float16", "rxnmapper/masked-lm/spyre-eager-float16"]
     assert matrix.select(cases) == cases
+    one = "smollm2-135m/causal-lm/spyre-eager-float16"
+    assert ids(matrix.select(cases, keyword=f"[{one}]")) == [one], "its checks have longer names"
+    sampled = matrix.select(cases, models=["smollm2-135m"], modes=["eager"], checks=["sampling"])
+    assert ids(sampled) == [f"{one}-sampling"]
     assert ids(matrix.select(cases, tasks=["masked-lm"], targets=["spyre"], dtypes=["float16"])) == [
         "rxnmapper/masked-lm/spyre-compiled-float16",
         "rxnmapper/masked-lm/spyre-eager-float16",

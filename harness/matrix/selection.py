@@ -1,4 +1,4 @@
-"""Which cases a user asks for: by model, task, target, mode, dtype and a -k expression."""
+"""Which cases a user asks for: by model, task, target, mode, dtype, check and a -k expression."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def select(
     targets: Iterable[str] = (),
     modes: Iterable[str] = (),
     dtypes: Iterable[str] = (),
+    checks: Iterable[str] = (),
     keyword: str | None = None,
 ) -> tuple[Case, ...]:
     """Return the cases that all given options leave; an option that is not given leaves all.
@@ -31,6 +32,7 @@ def select(
         ("target", set(targets), lambda case: case.target),
         ("mode", set(modes), lambda case: case.mode),
         ("dtype", set(dtypes), lambda case: case.dtype),
+        ("check", set(checks), lambda case: case.check),
     ]
     left = list(cases)
     for option, wanted, of in options:
@@ -40,7 +42,7 @@ def select(
         left = [case for case in left if not wanted or of(case) in wanted]
     if keyword is not None and keyword.strip():
         matches = keyword_filter(keyword)
-        left = [case for case in left if matches(case.id)]
+        left = [case for case in left if matches(f"[{case.id}]")]  # in the brackets of pytest's item
     if cases and not left:
         given = [f"--{option} {name}" for option, names, _ in options for name in sorted(names)]
         given += [f"-k {keyword!r}"] if keyword else []
