@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import resource
 import statistics
@@ -140,19 +141,16 @@ def placed(compressed: bool) -> tuple[Any, float]:
         return model, (resident() - before) / count
 
 
-def prefilled(name: str, compressed: bool) -> float:
-    """Best seconds of a prefill of the large model, after telling what it takes of host memory."""
-    model, per_parameter = placed(compressed)
-    ids = torch.arange(PROMPT)[None].to("spyre")
-    best = min(seconds(lambda: model(ids, use_cache=False)) for _ in range(4))
-    total = resident() / 2**30
-    print(f"{name:7s} {per_parameter:.2f} bytes a parameter, {total:.2f} GiB resident, prefill {best:.3f} s")
-    return best
-
-
 def memory() -> None:
-    shadow, codes = prefilled("shadow", False), prefilled("codes", True)
-    print(f"codes / shadow: x{codes / shadow:.2f}")
+    """Both forms stand side by side, so that their prefills can take turns."""
+    ids = torch.arange(PROMPT)[None].to("spyre")
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, compressed in (("shadow", False), ("codes", True)):
+        model, per_parameter = placed(compressed)
+        print(f"{name:7s} {per_parameter:.2f} bytes a parameter")
+        calls[name] = functools.partial(model, ids, use_cache=False)
+    paired(calls, 1)
+    show("prefill of 64 tokens", paired(calls, ROUNDS), "shadow")
 
 
 def rounding() -> None:

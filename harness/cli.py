@@ -86,17 +86,14 @@ def run(context: typer.Context) -> None:
     """Plan, execute, judge, store, print a summary. Options of pytest work too: -k, -x, --lf, --junitxml."""
     import pytest
 
-    from harness.options import add_options
-
+    parser = _run_parser()
     if {"-h", "--help"} & set(context.args):
-        parser = argparse.ArgumentParser(
-            "conformance run",
-            description="Plan, execute, judge, store, print a summary.",
-            epilog="Options of pytest work too: -k EXPRESSION, -x, --lf, --junitxml FILE, -v, --collect-only.",
-        )
-        add_options(parser)
         parser.print_help()
         return
+    try:
+        parser.parse_known_args(context.args)  # pytest's own words for a wrong value speak of pytest.main()
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from error
     suite = Path(__file__).parent / "suite"
     arguments = [
         "-p",
@@ -110,17 +107,29 @@ def run(context: typer.Context) -> None:
     ]
     code = pytest.main([*arguments, *context.args, str(suite / "test_models.py")])
     if code == pytest.ExitCode.USAGE_ERROR:
-        _suggest(context.args)
+        _suggest(parser, context.args)
     # pytest says 4 for wrong usage; the contract says 2.
     sys.exit(2 if code == pytest.ExitCode.USAGE_ERROR else int(code))
 
 
-def _suggest(words: list[str]) -> None:
-    """Name the option that a mistyped one may stand for; pytest says only that it knows none of that name."""
+def _run_parser() -> argparse.ArgumentParser:
+    """The harness' own options of a run; pytest parses them with those of its own."""
     from harness.options import add_options
 
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(
+        "conformance run",
+        description="Plan, execute, judge, store, print a summary.",
+        epilog="Options of pytest work too: -k EXPRESSION, -x, --lf, --junitxml FILE, -v, --collect-only.",
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
     add_options(parser)
+    return parser
+
+
+def _suggest(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    """Name the option that a mistyped one may stand for; pytest says only that it knows none of that name."""
     known = re.findall(r"--[a-z-]+", parser.format_usage())
     for word in (word.partition("=")[0] for word in words if word.startswith("--")):
         near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import threading
 import time
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
@@ -60,6 +61,7 @@ class Nodes:
         self._settings = replace(pipeline.settings, workers=1, memory_limit=None, secrets=())
         self._packages = environment.packages()
         self._left_to_localize = pipeline.settings.localize_total
+        self._lock = threading.Lock()
 
     @property
     def memory(self) -> int:
@@ -80,7 +82,8 @@ class Nodes:
                 outcome = Outcome(kind=OutcomeKind.LOST_WORKER, message=str(error))
                 lost.append(Attempt(outcome=outcome, seconds=time.monotonic() - began))
                 continue
-            self._left_to_localize -= done.localized
+            with self._lock:
+                self._left_to_localize -= done.localized
             for name, content in done.files.items():
                 self._write(name, content)
             return CaseResult.model_validate_json(done.result)
