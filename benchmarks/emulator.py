@@ -14,12 +14,14 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import multiprocessing
 import resource
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
@@ -141,14 +143,22 @@ def placed(compressed: bool) -> tuple[Any, float]:
         return model, (resident() - before) / count
 
 
+def bytes_per_parameter(compressed: bool) -> float:
+    """What the large model takes of host memory, in this process."""
+    torch.set_num_threads(1)
+    model, taken = placed(compressed)
+    del model
+    return taken
+
+
 def memory() -> None:
-    """Both forms stand side by side, so that their prefills can take turns."""
+    """Bytes in a process of its own each, since freed memory is used again; then both side by side, taking turns."""
     ids = torch.arange(PROMPT)[None].to("spyre")
     calls: dict[str, Callable[[], Any]] = {}
     for name, compressed in (("shadow", False), ("codes", True)):
-        model, per_parameter = placed(compressed)
-        print(f"{name:7s} {per_parameter:.2f} bytes a parameter")
-        calls[name] = functools.partial(model, ids, use_cache=False)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+            print(f"{name:7s} {alone.submit(bytes_per_parameter, compressed).result():.2f} bytes a parameter")
+        calls[name] = functools.partial(placed(compressed)[0], ids, use_cache=False)
     paired(calls, 1)
     show("prefill of 64 tokens", paired(calls, ROUNDS), "shadow")
 
