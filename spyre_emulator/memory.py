@@ -6,7 +6,9 @@ when only views of it are left.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 from typing import Any
 
 import torch
@@ -175,8 +177,23 @@ def compress(destination: torch.Tensor, source: torch.Tensor) -> bool:
             return False
         codes[start : start + _BLOCK] = numerics.encode(block)
     buffer.codes = codes
+    _give_back_pages(buffer.host)
     _packed = True
     return True
+
+
+def _give_back_pages(host: torch.Tensor) -> None:
+    """Tell the system that the values of `host` are not needed: whole pages inside it take no memory until written.
+
+    The allocator hands out memory that was used before, so a fresh tensor is not free of cost by itself.
+    """
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    storage = host.untyped_storage()
+    start = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = (storage.data_ptr() + storage.nbytes() - start) // mmap.PAGESIZE * mmap.PAGESIZE
+    if size > 0:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 def _shadow_of_foreign_storage(tensor: torch.Tensor) -> torch.Tensor:

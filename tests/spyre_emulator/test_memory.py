@@ -1,5 +1,7 @@
 """Compressed weights: the same numbers from two bytes a parameter, and a shadow again once somebody writes."""
 
+import mmap
+
 import pytest
 import torch
 
@@ -47,7 +49,8 @@ def test_matmul_and_embedding_decode_in_blocks(compiled, columns):
     result = (torch.compile(use) if compiled else use)(packed, x, ids)
     assert memory.codes_of(packed) is not None
     for a, b in zip(result, expected, strict=True):
-        torch.testing.assert_close(a.cpu(), b.cpu(), atol=0, rtol=2**-8)
+        # Blocks add in another order: one DLFloat16 step, and float32's own error where a sum cancels.
+        torch.testing.assert_close(a.cpu(), b.cpu(), atol=columns * 2.0**-23, rtol=2**-8)
 
 
 @pytest.mark.usefixtures("_compressed")
@@ -63,3 +66,15 @@ def test_other_readers_decode_for_once_and_writers_for_good():
         device[:6].cpu().float(), torch.cat([host[:5], host[5:6] * 2]).float(), atol=0, rtol=1e-2
     )
     assert device.untyped_storage().nbytes() == host.untyped_storage().nbytes()
+
+
+@pytest.mark.usefixtures("_compressed")
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system takes no pages back")
+def test_a_compressed_weight_keeps_no_page_of_its_shadow_even_where_memory_was_used_before():
+    host = weight()
+    device = torch.empty(host.shape, dtype=torch.float16, device="spyre")
+    shadow = memory.shadow(device).fill_(1)
+    device.copy_(host)
+    assert memory.codes_of(device) is not None
+    assert int(shadow.count_nonzero()) * shadow.element_size() < 2 * mmap.PAGESIZE
+    assert torch.equal(device.cpu(), host.to("spyre").cpu())
