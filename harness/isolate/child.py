@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import faulthandler
 import importlib
@@ -19,9 +18,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import parent_process
 
-import psutil
-
 from harness.errors import CheckpointError, HarnessError
+from harness.isolate import family
 from harness.isolate.drill import strike
 from harness.isolate.network import refuse_network
 from harness.isolate.text import clip
@@ -30,7 +28,6 @@ from harness.records import Drill, Outcome, OutcomeKind, Record, Stage
 STACK_SIGNAL = signal.SIGUSR1
 """Asks the process to write all its stacks to its log."""
 
-_PR_SET_PDEATHSIG = 1
 NO_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 """Numbers of errors that mean a disk that takes nothing more: infrastructure, not the subject's failure."""
 
@@ -60,7 +57,7 @@ def tell(connection: Connection, kind: str, payload: str) -> None:
 def main(connection: Connection, entry: str, request: str, log: str, threads: int, drills: str) -> None:
     """Run ``entry`` ("module:function") on a JSON request and send one JSON answer back."""
     refuse_network()
-    _join_own_group()
+    _lead_own_family()
     _capture_output(log)
     marker = Marker(connection, tuple(Drill.model_validate_json(line) for line in drills.splitlines()))
     try:
@@ -86,22 +83,24 @@ def _find(entry: str, threads: int) -> Callable[[Marker, str], Record]:
     return found
 
 
-def _join_own_group() -> None:
+def _lead_own_family() -> None:
     os.setsid()
+    family.adopt_orphans()
+    # The parent of this process is the fork server, which outlives a killed controller for as long as a child
+    # lives: watch both. A signal by the kernel at the parent's death would end this process before its descendants.
+    watched: list[int] = []
     with contextlib.suppress(OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = parent_process()
-    if parent is not None:
-        # The parent of this process is the fork server, which outlives a killed controller for as long
-        # as a child lives: watch the controller's own pipe.
-        threading.Thread(target=_follow_parent, args=(parent.sentinel,), daemon=True).start()
+        watched.append(os.pidfd_open(os.getppid()))
+    controller = parent_process()
+    if controller is not None:
+        watched.append(controller.sentinel)
+    threading.Thread(target=_follow, args=(watched,), daemon=True).start()
 
 
-def _follow_parent(sentinel: int) -> None:
-    wait([sentinel])
-    for descendant in psutil.Process().children(recursive=True):  # whatever session they are in
-        with contextlib.suppress(psutil.Error):
-            descendant.kill()
+def _follow(watched: list[int]) -> None:
+    """Die with the first of the watched processes, and take along what was started here."""
+    wait(watched)
+    family.end(family.descendants(None))
     os.killpg(0, signal.SIGKILL)
 
 

@@ -1,7 +1,9 @@
-"""Imports that the fork server makes once for all its children. Imports only: no tensor work here.
+"""What the fork server does once for all its children: imports, and a home for orphans. No tensor work here.
 
 A threaded operation in the server would leave every child with a thread pool that has no threads.
 """
+
+import warnings
 
 import safetensors.torch
 import torch
@@ -15,5 +17,10 @@ import transformers.models.auto.tokenization_auto
 
 import harness.isolate.child
 import harness.subject
+from harness.isolate import family
 
 LOADED = (safetensors, torch, transformers, harness)
+
+family.adopt_orphans()
+# multiprocessing's word for an orphan that ended.
+warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")

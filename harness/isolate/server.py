@@ -14,8 +14,10 @@ from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from weakref import WeakSet
 
 from harness.errors import HarnessError
+from harness.isolate import family
 
 PRELOAD = "harness.isolate.preload"
 PATIENCE = 600
@@ -35,13 +37,17 @@ SECRET_NAME = re.compile(r"(?i)(token|password|passwd|secret|api_?key|credential
 """Names of environment variables whose value is a secret, by the habits of CI systems and the Hub. No worker
 needs one after the resolve stage, so none has one."""
 
+_lock = threading.Lock()
+_started: WeakSet[BaseProcess] = WeakSet()
+"""multiprocessing has one fork server in a process, however many objects stand for it."""
+
 
 class Server:
     """Starts children, checks that the server is fit, and replaces it when it is not."""
 
     def __init__(self) -> None:
         self._context = get_context("forkserver")
-        self._lock = threading.Lock()
+        self._lock = _lock
         self._checked = False
 
     def start_process(self, target: object, arguments: tuple[object, ...]) -> BaseProcess:
@@ -61,6 +67,14 @@ class Server:
             if self._checked and _threads_of(_pid()) != 1:
                 self._checked = False
 
+    def end_orphans(self) -> None:
+        """Kill what processes left behind that died with descendants in sessions of their own."""
+        with self._lock:  # so that no process begins meanwhile that is not known yet
+            children = {process.pid: process for process in family.children(_pid())}
+            started = {process.pid for process in _started}
+            for pid in children.keys() - started:
+                family.end([*family.descendants(pid), children[pid]])
+
     def stop(self) -> None:
         """End the server."""
         with self._lock:
@@ -73,6 +87,7 @@ class Server:
     def _spawn(self, target: object, arguments: tuple[object, ...]) -> BaseProcess:
         process = self._context.Process(target=target, args=arguments, daemon=False)  # type: ignore[arg-type]
         process.start()
+        _started.add(process)
         return process
 
     def _launch(self) -> None:

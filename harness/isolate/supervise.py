@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.isolate import child
+from harness.isolate import child, family
 from harness.isolate.log import GROWN, clean, shorten, size
 from harness.isolate.server import Server
 from harness.isolate.text import tail
@@ -97,7 +97,8 @@ class Isolator:
             ended = watch.until_end()
         finally:
             ours.close()
-            watch.end_group()
+            watch.end_family()
+            self._server.end_orphans()
             shorten(log)
             clean(log, self._clean)
         ended.total_seconds = time.monotonic() - started
@@ -162,20 +163,29 @@ class _Watch:
             if failed is not None:
                 return self._ended(failed)
 
-    def end_group(self) -> None:
+    def end_family(self) -> None:
         """Kill everything that the process started, itself included, in bounded time."""
         pid = self._process.pid
         if pid is None:
             return
         deadline = time.monotonic() + GRACE_SECONDS
         while time.monotonic() < deadline:
-            members = _session_members(pid) | {p for p, known in self._family.items() if known.is_running()}
-            for member in members:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(member, signal.SIGKILL)
+            others = self._others(pid)
+            family.end(others)
+            # The last one: as long as it lives it ends the others by itself, should this process be killed here.
+            self._process.kill()
             self._process.join(0.05)
-            if not members and self._process.exitcode is not None:
+            if not others and self._process.exitcode is not None:
                 break
+
+    def _others(self, pid: int) -> list[psutil.Process]:
+        """What the process started and what still runs of it, also when it is gone itself."""
+        found = {known.pid: known for known in family.descendants(pid)}
+        found |= {known.pid: known for known in self._family.values() if known.is_running()}
+        for member in family.session_members(pid) - {pid, *found}:
+            with contextlib.suppress(psutil.Error):
+                found[member] = psutil.Process(member)
+        return list(found.values())
 
     def _receive(self) -> Ended | None:
         try:
@@ -230,10 +240,9 @@ class _Watch:
         total, work = 0, 0.0
         try:
             main = psutil.Process(self._process.pid)
-            family = [main, *main.children(recursive=True)]
         except psutil.Error:
             return 0
-        for member in family:
+        for member in [main, *family.descendants(main.pid)]:
             with contextlib.suppress(psutil.Error), member.oneshot():
                 total += member.memory_info().rss
                 times = member.cpu_times()
@@ -299,20 +308,6 @@ class _Activity:
 
     def silent_seconds(self) -> float:
         return time.monotonic() - self._last
-
-
-def _session_members(leader: int) -> set[int]:
-    """Live processes in the session that ``leader`` began: reparented grandchildren included."""
-    members = set()
-    for pid in psutil.pids():
-        with contextlib.suppress(OSError):
-            if os.getsid(pid) == leader and not _zombie(pid):
-                members.add(pid)
-    return members
-
-
-def _zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def _oom_kills() -> int:

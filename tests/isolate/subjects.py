@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from harness.isolate.child import Marker
 from harness.records import Record, Stage
 
@@ -73,6 +75,16 @@ def leave_grandchild(mark: Marker, request: str) -> Answer:
     mark(Stage.RUN)
     time.sleep(600)
     return Answer(text="unreachable")
+
+
+def crash_beside_grandchild(mark: Marker, request: str) -> Answer:
+    """Dies at once, of a grandchild in a session of its own that nobody has seen yet; its parent is gone too."""
+    code = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); time.sleep(600)"
+    between = subprocess.Popen([sys.executable, "-S", "-c", code])
+    between.wait()
+    (orphan,) = psutil.Process().children()
+    Path(request).write_text(str(orphan.pid))
+    os.abort()
 
 
 def connect_out(mark: Marker, request: str) -> Answer:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -102,7 +103,34 @@ def test_grandchild_in_its_own_session_dies_too(isolator: Isolator, tmp_path: Pa
         os.kill(int(pid_file.read_text()), 0)
 
 
-def test_grandchild_in_its_own_session_dies_with_a_killed_controller(tmp_path: Path) -> None:
+def test_an_orphan_of_a_crashed_process_dies_too(isolator: Isolator, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    outcome = run(isolator, "crash_beside_grandchild", str(pid_file), tmp_path / "log").outcome
+    assert (outcome.kind, outcome.signal) == (OutcomeKind.CRASH, "SIGABRT")
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(int(pid_file.read_text())):
+        assert time.monotonic() < deadline, "the orphan lives"
+        time.sleep(0.05)
+
+
+def kill_alone(controller: psutil.Process) -> None:
+    controller.kill()
+
+
+def kill_with_its_group(controller: psutil.Process) -> None:
+    os.killpg(controller.pid, signal.SIGKILL)
+
+
+def kill_after_its_server(controller: psutil.Process) -> None:
+    """As Ray ends a worker."""
+    for process in [*controller.children(), controller]:
+        process.kill()
+
+
+@pytest.mark.parametrize("kill", [kill_alone, kill_with_its_group, kill_after_its_server])
+def test_grandchild_in_its_own_session_dies_with_a_killed_controller(
+    tmp_path: Path, kill: Callable[[psutil.Process], None]
+) -> None:
     pid_file = tmp_path / "pid"
     code = (
         "import sys; from pathlib import Path; from harness.isolate import Isolator, Limits\n"
@@ -110,12 +138,12 @@ def test_grandchild_in_its_own_session_dies_with_a_killed_controller(tmp_path: P
         "Isolator().run('tests.isolate.subjects:leave_grandchild', pid, limits=Limits({}), log=Path(log))"
     )
     command = [sys.executable, "-c", code, str(pid_file), str(tmp_path / "log")]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2]) as controller:
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True) as controller:
         while not pid_file.exists() or not pid_file.read_text():
             assert controller.poll() is None
             time.sleep(0.05)
         grandchild = psutil.Process(int(pid_file.read_text()))
-        controller.kill()
+        kill(psutil.Process(controller.pid))
     _, alive = psutil.wait_procs([grandchild], timeout=300)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
