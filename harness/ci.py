@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from harness.damage import Warnings
 from harness.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Steps of the nightly workflow; docs/ci.md.")
@@ -67,7 +68,8 @@ def merge(
     directories = jobs.find_shards(shards, missing_ok=missing_ok)
     with tempfile.TemporaryDirectory(prefix="pages-") as name:
         github.checkout(repository, branch, Path(name))
-        jobs.merge(directories, run, path, profile)
+        warn = Warnings()
+        warn(run, jobs.merge(directories, run, path, profile).problems)
         found = jobs.tonight(run, jobs.Archive(Path(name) / jobs.ARCHIVE))
     text = found.text()
     (out / "summary.md").write_text(text, encoding="utf-8")
@@ -78,7 +80,7 @@ def merge(
     if summary is not None:
         github.append_summary(summary, text)
     typer.echo(f"{run}: {len(found.stored.results)} of {len(found.stored.run.plan)} cases have a result")
-    raise typer.Exit(found.exit_status)
+    raise typer.Exit(found.exit_status or warn.exit_status)
 
 
 @app.command()
@@ -157,7 +159,7 @@ def publish(
     """Add a run to the pages branch and render its site. Safe when several publish at once."""
     from harness import github, jobs, store
 
-    run = store.read_run(run_directory).run.run_id
+    run = store.read_plan(run_directory).run_id
     keep = timedelta(days=keep_days)
     commit = github.publish(
         repository, branch, lambda tree: jobs.add_night(tree, run_directory, keep), f"Publish run {run}"

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from harness import ci, defects, over_time
+from harness.damage import Warnings
 from harness.errors import HarnessError, ManifestError, UsageError
 
 app = typer.Typer(
@@ -222,15 +223,12 @@ def report(
     """The static site, JUnit, Markdown summary, CSV and JSON of one or more runs. Exit status 1: one is damaged."""
     from harness import nightly
 
-    warnings: list[str] = []
-    nightly.publish(run_directories, out, warnings.append)
-    for warning in warnings:
-        typer.echo(f"conformance: warning: {warning}", err=True)
+    warn = Warnings()
+    nightly.publish(run_directories, out, warn)
     typer.echo(f"report: {out / 'index.html'}")
     if serve:
         nightly.serve(run_directories, out, port, typer.echo)
-    if warnings:
-        raise typer.Exit(1)
+    raise typer.Exit(warn.exit_status)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.damage import Warnings
 from harness.errors import HarnessError, UsageError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -83,11 +84,15 @@ def ops(
     test: Annotated[bool, typer.Option("--test", help="As tests: one item per op, failing when it is wrong.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Op conformance from models: variants right and wrong alone, models that each op blocks."""
-    from harness import opcheck, store
+    """Op conformance from models: variants right and wrong alone, models that each op blocks.
+
+    Exit 1 when an op fails, and for a run that is damaged.
+    """
+    from harness import nightly, opcheck
     from harness.records import OpState
 
-    reports = opcheck.summarize(store.read_run(run_directory).results)
+    warn = Warnings()
+    reports = opcheck.summarize(nightly.read(run_directory, warn).results)
     if not reports:
         raise HarnessError(
             f"{run_directory}: no case recorded an op, so nothing is known of any; see `conformance report`"
@@ -97,7 +102,9 @@ def ops(
 
         suite = Path(__file__).parent / "suite"
         arguments = ["-c", str(suite / "pytest.ini"), "--rootdir", str(Path.cwd()), "-p", "no:cacheprovider"]
-        raise typer.Exit(int(pytest.main([*arguments, str(suite / "test_ops.py")], plugins=[_OpItems(reports)])))
+        ended = int(pytest.main([*arguments, str(suite / "test_ops.py")], plugins=[_OpItems(reports)]))
+        raise typer.Exit(ended or warn.exit_status)
     listed = [report.model_dump(mode="json") for report in reports]
     typer.echo(json.dumps(listed, indent=1) if as_json else opcheck.render(reports))
-    raise typer.Exit(1 if any(report.state is OpState.SPYRE_FAILED for report in reports) else 0)
+    failed = any(report.state is OpState.SPYRE_FAILED for report in reports)
+    raise typer.Exit(1 if failed else warn.exit_status)

@@ -206,7 +206,7 @@ class Tonight:
 def tonight(directory: Path, archive: Archive) -> Tonight:
     """Return a run held against the archive's nights."""
     stored = store.read_run(directory)
-    seen = history.view(stored.run, stored.results)
+    seen = history.view(stored.run, stored.results, stored.problems)
     past = tuple(run for run in archive.views() if run.run_id != seen.run_id)
     return Tonight(stored, seen, past, history.changes(past, seen))
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from harness import condensed, history, manifest, matrix, report, store
 from harness.condensed import Condensed
+from harness.damage import Warn
 from harness.errors import UsageError
 from harness.records import Change, Policy, Requirement, Status
 from harness.report import ReportRun, SiteFacts
@@ -18,8 +19,6 @@ from harness.report import ReportRun, SiteFacts
 BASELINES = Path("reports") / "baselines"
 REPRODUCERS = "reproducers"
 """Folder of a run directory with a reproducer per failed case, named by the case's slug."""
-DAMAGE = 3
-"""Damaged places that a warning names; the report has them all."""
 EVERYTHING = Policy(version=1, require=(Requirement(cases="*", status=(Status.PASS, Status.XFAIL, Status.SKIP)),))
 """The policy where no file gives one: each case passes, fails as it is known to, or is skipped with a reason."""
 WAYS: tuple[tuple[Literal["worse", "better", "neutral"], str], ...] = (
@@ -72,15 +71,22 @@ class Difference:
         yield from (f"  {suspect.weight:.2f}  {suspect}" for suspect in self.suspects)
 
 
-def view(directory: Path) -> history.RunView:
-    """Return a run directory as history sees it."""
+def read(directory: Path, warn: Warn) -> store.StoredRun:
+    """Return a run directory as it is stored; ``warn`` is told what in it is damaged."""
     stored = store.read_run(directory)
-    return history.view(stored.run, stored.results)
+    warn(directory, stored.problems)
+    return stored
 
 
-def diff(before: Path, after: Path) -> Difference:
+def view(directory: Path, warn: Warn) -> history.RunView:
+    """Return a run directory as history sees it; ``warn`` is told what in it is damaged."""
+    stored = read(directory, warn)
+    return history.view(stored.run, stored.results, stored.problems)
+
+
+def diff(before: Path, after: Path, warn: Warn) -> Difference:
     """Return what differs between two run directories, whatever their dates, hosts and selections."""
-    one, other = view(before), view(after)
+    one, other = view(before, warn), view(after, warn)
     suspects = history.explain(one.environment, other.environment)
     return Difference(one, other, history.diff(one, other), suspects)
 
@@ -118,18 +124,18 @@ def _file(run: history.RunView, place: Path) -> Path:
     return place / history.baseline.file_name(run.profile, run.lane)
 
 
-def gate(run: Path, against: Path, policy: Path | None, today: date) -> history.GateResult:
+def gate(run: Path, against: Path, policy: Path | None, today: date, warn: Warn) -> history.GateResult:
     """Return whether a run may be released; without a policy file `EVERYTHING` holds."""
     rules = manifest.load_policy(policy) if policy else EVERYTHING
-    seen = view(run)
+    seen = view(run, warn)
     return history.gate(seen, rules, today, history.baseline.read(_file(seen, against)))
 
 
-def publish(directories: Iterable[Path], out: Path, warn: Callable[[str], object] | None = None) -> SiteFacts:
+def publish(directories: Iterable[Path], out: Path, warn: Warn | None = None) -> SiteFacts:
     """Render run directories as one site: the newest in full, each with what changed since those before it.
 
-    Earlier runs are read once; what is kept beside them is read from then on. ``warn`` is told, a sentence for
-    each run, what was damaged. One run's results are in memory at a time, beside the newest one's.
+    Earlier runs are read once; what is kept beside them is read from then on. ``warn`` is told of each
+    run what was damaged. One run's results are in memory at a time, beside the newest one's.
     """
     runs: dict[str, Condensed] = {}
     newest: store.StoredRun | None = None
@@ -141,22 +147,14 @@ def publish(directories: Iterable[Path], out: Path, warn: Callable[[str], object
         runs[one.run_id] = one
         if stored and one.run_id == max(runs):
             newest = stored
-        if warn and (damage := one.digest.facts.damage):
-            warn(damaged(directory, damage))
+        if warn:
+            warn(directory, one.digest.facts.damage)
     assert runs, "the command line asks for one directory at least"
     last = runs.pop(max(runs))
     if newest is None or newest.run.run_id != last.run_id:
         newest = store.read_run(last.directory)
     older = [one.digest for one in runs.values()]
     return report.render([*older, report_run(newest)], out, changes=all_changes([*runs.values(), last]))
-
-
-def damaged(directory: Path, damage: Sequence[str]) -> str:
-    """Return a sentence on what a reader of the run directory could not use."""
-    shown = "; ".join(damage[:DAMAGE])
-    more = f"; and {len(damage) - DAMAGE} more" if len(damage) > DAMAGE else ""
-    count = f"{len(damage)} {'place is' if len(damage) == 1 else 'places are'} damaged"
-    return f"{directory}: {count} and left out, the rest is shown: {shown}{more}"
 
 
 def report_run(stored: store.StoredRun) -> ReportRun:

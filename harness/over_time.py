@@ -10,6 +10,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from harness.damage import Warnings
 from harness.errors import UsageError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -36,12 +37,16 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="RUN_B")],
     as_json: JsonOption = False,
 ) -> None:
-    """What changed between two runs, better and worse apart, and whose change it was. Exit 1 for anything worse."""
+    """What changed between two runs, better and worse apart, and whose change it was.
+
+    Exit 1 for anything worse, and for a run that is damaged.
+    """
     from harness import nightly
 
-    found = nightly.diff(before, after)
+    warn = Warnings()
+    found = nightly.diff(before, after, warn)
     typer.echo(found.json() if as_json else found.text())
-    raise typer.Exit(1 if found.counts["worse"] else 0)
+    raise typer.Exit(1 if found.counts["worse"] else warn.exit_status)
 
 
 def baseline_update(
@@ -52,12 +57,13 @@ def baseline_update(
     accept: Annotated[str | None, typer.Option(metavar="better|worse", help="With both there: which to take.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the patch, write nothing.")] = False,
 ) -> None:
-    """Accept a run as the new baseline: the smallest diff. Refuses incomplete runs, and better with worse."""
+    """Accept a run as the new baseline: the smallest diff. Refuses incomplete or damaged runs, better with worse."""
     from harness import nightly
 
     if accept not in (None, "better", "worse"):
         raise UsageError(f"--accept {accept}: say better or worse")
-    update = nightly.update(nightly.view(run_directory), place, cast("Literal['better', 'worse'] | None", accept))
+    run = nightly.view(run_directory, Warnings())
+    update = nightly.update(run, place, cast("Literal['better', 'worse'] | None", accept))
     if update.patch and not dry_run:
         update.write()
     typer.echo(update.patch.rstrip() or f"{update.path}: nothing to change")
@@ -72,7 +78,7 @@ def gate(
     """May this run be released? The answer is a text to sign off. Exit 1 when it is refused."""
     from harness import nightly
 
-    found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date())
+    found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date(), Warnings())
     if out is not None:
         out.write_text(found.text, encoding="utf-8")
     typer.echo(found.text, nl=False)
@@ -120,17 +126,18 @@ def history_add(
     run_directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
     index: IndexOption = "reports/index",
 ) -> None:
-    """Add runs to an index; one that is there already is written again."""
-    from harness import store
+    """Add runs to an index; one that is there already is written again. Exit 1 when one is damaged."""
+    from harness import nightly, store
     from harness.history.index import Index
 
     for directory in run_directories:
         store.read_plan(directory)  # all of them, before anything is written
-    history = Index(index)
+    history, warn = Index(index), Warnings()
     for directory in run_directories:
-        stored = store.read_run(directory)
+        stored = nightly.read(directory, warn)
         history.add(stored.run, stored.results)
         typer.echo(f"{index}: {stored.run.run_id}, {len(stored.results)} cases")
+    raise typer.Exit(warn.exit_status)
 
 
 def history_case(case: CaseArgument, index: IndexOption = "reports/index", as_json: JsonOption = False) -> None:

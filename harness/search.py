@@ -53,7 +53,7 @@ def localize(name: str, request: Request, reproducer: Path | None = None) -> Loc
 def _find(name: str, request: Request) -> Case:
     """The case of that id, in a run or in the manifest."""
     if request.run_directory is not None:
-        cases, place = store.read_run(request.run_directory).run.plan, str(request.run_directory)
+        cases, place = store.read_plan(request.run_directory).plan, str(request.run_directory)
     else:
         cases, place = matrix.plan(manifest.load(request.manifest)), str(request.manifest)
     found = next((case for case in cases if case.id == name), None)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from harness import condensed, matrix, nightly, store
 from harness.cli import app
+from harness.damage import Warnings
 from harness.errors import UsageError
 from harness.records import ChangeKind, Status
 from tests.stored_runs import environment, write_run
@@ -105,9 +106,9 @@ def test_a_baseline_begins_grows_and_is_updated_by_the_smallest_diff(tmp_path: P
 def test_the_patch_is_one_that_git_applies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     place = Path("reports/baselines")
-    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS}, 0)), place).write()
+    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS}, 0), Warnings()), place).write()
     subprocess.run(["git", "init", "-q"], check=True)
-    update = nightly.update(nightly.view(write_run(tmp_path / "second", {"a": PASS, "b": PASS}, 1)), place)
+    update = nightly.update(nightly.view(write_run(tmp_path / "second", {"a": PASS, "b": PASS}, 1), Warnings()), place)
     assert update.path.read_text() != update.text
     subprocess.run(["git", "apply", "-"], input=update.patch, text=True, check=True)
     assert update.path.read_text() == update.text
@@ -115,8 +116,8 @@ def test_the_patch_is_one_that_git_applies(tmp_path: Path, monkeypatch: pytest.M
 
 def test_better_and_worse_are_not_mixed(tmp_path: Path) -> None:
     folder = tmp_path / "baselines"
-    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS, "b": FAIL}, 0)), folder).write()
-    second = nightly.view(write_run(tmp_path / "second", {"a": FAIL, "b": PASS}, 1))
+    nightly.update(nightly.view(write_run(tmp_path / "first", {"a": PASS, "b": FAIL}, 0), Warnings()), folder).write()
+    second = nightly.view(write_run(tmp_path / "second", {"a": FAIL, "b": PASS}, 1), Warnings())
     with pytest.raises(UsageError, match="better in 1 cases and worse in 1"):
         nightly.update(second, folder)
     text = nightly.update(second, folder, "better").text
@@ -159,7 +160,7 @@ def test_a_policy_waives_and_its_waivers_expire(tmp_path: Path) -> None:
         "version: 1\nrequire:\n  - cases: '*'\nwaivers:\n"
         "  - {cases: 'b/*', owner: compiler team, reason: lowered in the next release, expires: 2026-03-31}\n"
     )
-    answers = [nightly.gate(first, tmp_path / "baselines", policy, date(2026, 3, day)) for day in (30, 31)]
+    answers = [nightly.gate(first, tmp_path / "baselines", policy, date(2026, 3, day), Warnings()) for day in (30, 31)]
     assert [answer.accepted for answer in answers] == [True, False]
 
 
@@ -223,12 +224,37 @@ def test_a_damaged_run_is_reported_and_told_of(tmp_path: Path) -> None:
         told, *more = done.stderr.splitlines()
         assert more == []
         assert told.startswith(
-            f"conformance: warning: {run}: 3 places are damaged and left out, the rest is shown: cases.jsonl:3: "
+            f"conformance: warning: {run}: 3 places are damaged and left out, the rest counts: cases.jsonl:3: "
         )
         assert "; cases.jsonl:4: " in told
         assert told.endswith("; cases.jsonl:5: torn last line, written when the run was killed")
     assert "2 of 2 planned cases ended" in (tmp_path / "site" / "index.html").read_text()
     assert conformance("report", write_run(tmp_path / "whole", {"a": FAIL}), "--out", tmp_path / "site")[0] == 0
+
+
+def test_every_command_says_what_is_damaged_and_none_ends_with_success(tmp_path: Path) -> None:
+    whole = write_run(tmp_path / "whole", {"a": PASS})
+    run = write_run(tmp_path / "run", {"a": PASS})
+    with (run / store.CASES_FILE).open("ab") as lines:
+        lines.write(b'{"case": 1}\n')
+    baselines = tmp_path / "baselines"
+    conformance("baseline", "update", whole, "--baseline", baselines)
+    refused = f"conformance: warning: {run}: 1 place is damaged and left out, the rest counts: cases.jsonl:2: "
+    for words, status in (
+        (["report", run, "--out", tmp_path / "site"], 1),
+        (["diff", whole, run], 1),
+        (["diff", run, whole, "--json"], 1),
+        (["gate", run, "--against", baselines], 1),
+        (["history", "add", run, whole, "--index", tmp_path / "index"], 1),
+    ):
+        done = CliRunner().invoke(app, list(map(str, words)))
+        assert (done.exit_code, done.stderr.count("\n")) == (status, 1), words
+        assert done.stderr.startswith(refused), words
+    gate = CliRunner().invoke(app, ["gate", str(run), "--against", str(baselines)]).stdout
+    assert gate.startswith("# Release gate: REFUSED\n")
+    assert "- the run is damaged: cases.jsonl:2: " in gate
+    with pytest.raises(UsageError, match=r"night-000 is damaged: cases\.jsonl:2: .*; it cannot become the baseline"):
+        conformance("baseline", "update", run, "--baseline", baselines)
 
 
 def test_report_served_is_made_anew_when_the_run_grows_and_ends_with_the_interrupt(tmp_path: Path) -> None:

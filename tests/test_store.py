@@ -326,6 +326,13 @@ def test_a_shard_that_ran_again_replaces_what_could_not_run(tmp_path: Path, firs
     assert sorted(path.name for path in (tmp_path / "out" / "tensors").iterdir()) == ["1.safetensors", "2.safetensors"]
 
 
+def test_what_is_damaged_in_a_shard_is_a_problem_of_the_merged_run(tmp_path: Path) -> None:
+    one = shard(tmp_path / "1", ("a",), a="one")
+    (one / CASES_FILE).write_bytes((one / CASES_FILE).read_bytes() + b"\xff\n")
+    (problem,) = merge([one], tmp_path / "out").problems
+    assert problem.startswith(f"{one}: cases.jsonl:2: ")
+
+
 def test_parts_of_different_runs_do_not_merge(tmp_path: Path) -> None:
     one = shard(tmp_path / "1", ("a",), a="one")
     RunWriter(tmp_path / "2", run_of("b", manifest_digest="f" * 64)).close()

@@ -190,8 +190,8 @@ def update(baseline: Baseline | None, run: RunView, accept: Literal["better", "w
     """Return the baseline with a run accepted: only lines that differ change.
 
     Better and worse go in separate updates: with both there, ``accept`` says which, and new and gone cases
-    go with either. Raises UsageError for a run that is partial, incomplete, drilled, of another profile or
-    lane, or that mixes better and worse without ``accept``.
+    go with either. Raises UsageError for a run that is partial, incomplete, damaged, drilled, of another profile
+    or lane, or that mixes better and worse without ``accept``.
     """
     _refuse(baseline, run)
     old = baseline or Baseline(run.profile or "all", run.lane, {})
@@ -220,6 +220,8 @@ def _refuse(baseline: Baseline | None, run: RunView) -> None:
         problem = f"is a part of its profile only ({run.selection})"
     elif not run.finished or run.missing:
         problem = f"is incomplete: {len(run.missing)} planned cases have no result"
+    elif run.damage:
+        problem = f"is damaged: {run.first_damage}"
     elif run.expectations is ExpectationMode.VALIDATE:
         problem = "set expectations aside (validate)"
     elif drilled:

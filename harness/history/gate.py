@@ -37,7 +37,7 @@ class GateResult:
 def gate(run: RunView, policy: Policy, today: date, baseline: Baseline | None = None) -> GateResult:
     """Return whether a run may be released.
 
-    Refused are: a run that is partial or incomplete; a requirement that is not met or matches no case; any
+    Refused are: a run that is partial, incomplete or damaged; a requirement that is not met or matches no case; any
     difference from the baseline, also for the better, since that has to be accepted there first; a waiver
     that has expired or that nothing needs. Waivers cover single cases, never the run or the policy.
     """
@@ -61,6 +61,8 @@ def _whole(run: RunView) -> Iterator[Objection]:
         yield Objection("", "the run set expectations aside (validate), so nothing in it is known or unexpected")
     if not run.finished:
         yield Objection("", "the run has not ended")
+    if run.damage:
+        yield Objection("", f"the run is damaged: {run.first_damage}")
     for name in run.missing:
         yield Objection("", f"{name} was planned and has no result")
     for name, sample in sorted(run.samples.items()):

@@ -29,7 +29,7 @@ _BACK: dict[str, Callable[[Any], Any]] = {
 def dump(view: RunView) -> str:
     """Return the view as one line of strict JSON, for `parse`; samples by column, NaN and infinities as words.
 
-    Traits are left out, as the index leaves them out: they serve the night on which a run is read.
+    Traits and damage are left out, as the index leaves them out: they serve the night on which a run is read.
     """
     columns = zip(*view.samples.values(), strict=True) if view.samples else ((),) * len(Sample._fields)
     samples = dict(zip(Sample._fields, columns, strict=True))

@@ -82,6 +82,14 @@ class RunView:
     expectations: ExpectationMode = ExpectationMode.GATING
     traits: Mapping[str, Trait] = field(default_factory=dict, compare=False)
     """By case id, of a run just read; an index does not keep them."""
+    damage: tuple[str, ...] = field(default=(), compare=False)
+    """What the reader of the run directory could not use, of a run just read."""
+
+    @property
+    def first_damage(self) -> str:
+        """The first of the damaged places, and how many more there are."""
+        more = len(self.damage) - 1
+        return f"{self.damage[0]}; and {more} more" if more > 0 else "".join(self.damage)
 
     @property
     def missing(self) -> list[str]:
@@ -94,8 +102,8 @@ class RunView:
         return bool(self.selection)
 
 
-def view(run: Run, results: Iterable[CaseResult]) -> RunView:
-    """Return a stored run as history sees it."""
+def view(run: Run, results: Iterable[CaseResult], damage: tuple[str, ...] = ()) -> RunView:
+    """Return a stored run as history sees it; ``damage``: what the store found damaged in it."""
     kept = list(results)
     samples = {result.case.id: sample(result) for result in kept}
     return RunView(
@@ -110,6 +118,7 @@ def view(run: Run, results: Iterable[CaseResult]) -> RunView:
         lane=lane(run.environment, run.expectations),
         expectations=run.expectations,
         traits={result.case.id: trait(result) for result in kept},
+        damage=damage,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import StoredDataError, UsageError
@@ -18,7 +19,8 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
 
     Planned cases without a result stay missing and keep the run unfinished. A case that one shard could
     not run takes the result of another that could. Raises StoredDataError, naming every case, for results that
-    contradict one another, and for shards of different manifests or software.
+    contradict one another, and for shards of different manifests or software. What was damaged in a shard is
+    among the problems, since a result that nobody can read leaves an earlier one of its case in its place.
     """
     if not directories:
         raise UsageError("merge: no run directory given.")
@@ -47,7 +49,9 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
         writer.finish(max(when for when in ended if when), max(statuses))
     else:
         writer.close()
-    return read_run(out)
+    damage = tuple(f"{stored.directory}: {problem}" for stored in runs for problem in stored.problems)
+    merged_run = read_run(out)
+    return replace(merged_run, problems=(*damage, *merged_run.problems))
 
 
 def _bring_files(

@@ -59,6 +59,11 @@ def test_what_does_not_hold_refuses_unless_it_is_only_reported() -> None:
         (night(1, sample(A)), policy(require=[{"cases": "z*"}]), "the requirement 'z*' matches no case, so it proves"),
         (night(1, sample(A), selection="-k a"), policy(), "the run is a part of its profile only: -k a"),
         (night(1, sample(A), finished=False), policy(), "the run has not ended"),
+        (
+            night(1, sample(A), damage=("cases.jsonl:2: torn", "x")),
+            policy(),
+            "the run is damaged: cases.jsonl:2: torn; and",
+        ),
         (night(1, sample(A), planned=frozenset({A, B})), policy(), f"{B} was planned and has no result"),
         (
             night(1, sample(A), expectations=ExpectationMode.VALIDATE),
