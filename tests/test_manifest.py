@@ -400,6 +400,20 @@ def test_policies_are_read_alike(tmp_path: Path) -> None:
     ]
 
 
+def test_only_kinds_without_a_result_may_be_absent(tmp_path: Path) -> None:
+    kinds = "unavailable, gated, cancelled, lost_worker"
+    text = HEAD + "profiles:\n  nightly:\n    allow_notrun: [unavailable, crash, gatd]\n"
+    assert problems(tmp_path, text) == [
+        f"models.yaml:14: profiles.nightly.allow_notrun.1 is 'crash', not one of {kinds}",
+        f"models.yaml:14: profiles.nightly.allow_notrun.2 is 'gatd', not one of {kinds}; did you mean 'gated'?",
+    ]
+    path = tmp_path / "release.yaml"
+    path.write_text("version: 1\nrequire:\n  - cases: '*'\nallow_notrun: [timeout]\n")
+    with pytest.raises(ManifestError) as caught:
+        manifest.load_policy(path)
+    assert caught.value.problems == [f"release.yaml:4: allow_notrun.0 is 'timeout', not one of {kinds}"]
+
+
 def test_the_documented_policy_is_one(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "history.md").read_text()
     block = page.partition("```yaml\n")[2].partition("```")[0]

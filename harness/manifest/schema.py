@@ -56,8 +56,9 @@ def description(schema: dict[str, Any], path: KeyPath, tree: Tree) -> str:
 
 
 def _field(schema: dict[str, Any], path: KeyPath, tree: Tree) -> dict[str, Any]:
-    for node in walk(schema, path[:-1], tree):
-        field: dict[str, Any] = node.get("properties", {}).get(path[-1], {}) if path else {}
+    for node in walk(schema, path[:-1], tree) if path else ():
+        inner = node.get("items") if isinstance(path[-1], int) else node.get("properties", {}).get(path[-1])
+        field: dict[str, Any] = inner or {}
         if field:
             return field
     return {}

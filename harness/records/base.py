@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -115,7 +116,9 @@ class OutcomeKind(StrEnum):
     EXCLUDED = "excluded"
 
 
-NO_RESULT = frozenset({OutcomeKind.UNAVAILABLE, OutcomeKind.GATED, OutcomeKind.CANCELLED, OutcomeKind.LOST_WORKER})
+NoResult = Literal[OutcomeKind.UNAVAILABLE, OutcomeKind.GATED, OutcomeKind.CANCELLED, OutcomeKind.LOST_WORKER]
+"""The kinds of NOTRUN: no other may be allowed to be absent."""
+NO_RESULT: frozenset[OutcomeKind] = frozenset(get_args(NoResult))
 """Outcomes from which nothing is learnt about the case: a resumed run tries it again, and of two shards'
 results the other one holds."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PrivateAttr, StringConstraints
 
 from harness.records.axes import Axes, AxesOverride
-from harness.records.base import OutcomeKind, Record, Task
+from harness.records.base import NoResult, Record, Task
 from harness.records.expectations import Exclusion, Expectation
 from harness.records.inputs import Inputs
 from harness.records.limits import Timeouts, Tolerance
@@ -63,7 +63,7 @@ class Profile(Record):
     """Of the rows' combinations, those with these values are planned; an axis that is not given: all."""
     check_fit: bool = True
     """Skip what cannot fit this machine's memory (``does_not_fit``) instead of trying it."""
-    allow_notrun: tuple[OutcomeKind, ...] = ()
+    allow_notrun: tuple[NoResult, ...] = ()
     """Kinds of NOTRUN that do not turn the run red."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from harness.records.base import OutcomeKind, Record, Status
+from harness.records.base import NoResult, Record, Status
 from harness.records.sources import Reason
 
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=400)]
@@ -48,5 +48,5 @@ class Policy(Record):
     """What must hold. An entry that matches no case refuses the release: it would prove nothing."""
     waivers: tuple[Waiver, ...] = ()
     """Exceptions. One that has expired, or that nothing needs any more, refuses the release."""
-    allow_notrun: tuple[OutcomeKind, ...] = ()
+    allow_notrun: tuple[NoResult, ...] = ()
     """Kinds of NOTRUN that do not count, where a requirement would meet them."""
