@@ -53,7 +53,8 @@ TEST_STATUS: Mapping[Status, str] = {
 TABLES: Mapping[str, str] = {
     "conformance_runs": """
         run_id String, started DateTime64(3, 'UTC'), profile String, machine LowCardinality(String),
-        device LowCardinality(String), commit String, packages Map(String, String), finished UInt8
+        device LowCardinality(String), commit String, packages Map(String, String), finished UInt8,
+        expectations LowCardinality(String)
     ) ENGINE = ReplacingMergeTree ORDER BY (started, run_id)""",
     "conformance_test_cases": """
         run_id String, started DateTime64(3, 'UTC'), test_case String, model_name String,
@@ -61,7 +62,7 @@ TABLES: Mapping[str, str] = {
         dtype LowCardinality(String), status LowCardinality(String), verdict LowCardinality(String),
         outcome LowCardinality(String), stage LowCardinality(String),
         failure_category LowCardinality(String), fail_message String, duration Float64,
-        relative_l2 Nullable(Float64), device_share Nullable(Float64)
+        relative_l2 Nullable(Float64), device_share Nullable(Float64), expectations LowCardinality(String)
     ) ENGINE = ReplacingMergeTree ORDER BY (test_case, started, run_id)""",
     "conformance_model_support": """
         model_name String, snapshot_date Date, family LowCardinality(String),
@@ -71,9 +72,16 @@ TABLES: Mapping[str, str] = {
 }
 
 
+ADDED: Mapping[str, str] = dict.fromkeys(
+    ("conformance_runs", "conformance_test_cases"), "expectations LowCardinality(String)"
+)
+"""Columns that tables of an earlier harness lack. Rows without one are of gating runs."""
+
+
 def schema() -> list[str]:
-    """Return the statements that create the tables where they are absent."""
-    return [f"CREATE TABLE IF NOT EXISTS {name} ({' '.join(body.split())}" for name, body in TABLES.items()]
+    """Return the statements that create the tables, or what they lack, where they are absent."""
+    create = [f"CREATE TABLE IF NOT EXISTS {name} ({' '.join(body.split())}" for name, body in TABLES.items()]
+    return [*create, *(f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {column}" for name, column in ADDED.items())]
 
 
 def statements(run: Run, results: Sequence[CaseResult]) -> list[str]:
@@ -103,6 +111,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         "commit": run.environment.commit or "",
         "packages": {package.name: package.version for package in run.environment.packages},
         "finished": int(run.finished is not None),
+        "expectations": run.expectations,
     }
 
 
@@ -129,6 +138,7 @@ def _case_row(run: Run, result: CaseResult) -> dict[str, Any]:
         "duration": sum(result.seconds.values()),
         "relative_l2": error if error is not None and abs(error) < float("inf") else None,
         "device_share": candidate.device.device_share if candidate and candidate.device else None,
+        "expectations": run.expectations,
     }
 
 

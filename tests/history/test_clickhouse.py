@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.history.clickhouse import FAILURE_CATEGORY, TEST_STATUS, schema, statements
-from harness.records import CaseResult, Outcome, OutcomeKind, Stage, Status
+from harness.history.clickhouse import ADDED, FAILURE_CATEGORY, TABLES, TEST_STATUS, schema, statements
+from harness.records import CaseResult, ExpectationMode, Outcome, OutcomeKind, Stage, Status
 from tests.history.test_index import result, run
 
 INCUMBENT = {
@@ -78,7 +78,15 @@ def test_a_case_as_a_row() -> None:
         "duration": 0,
         "relative_l2": 0.01,
         "device_share": None,
+        "expectations": "gating",
     }
+
+
+def test_rows_say_whether_expectations_were_set_aside() -> None:
+    """A known failure is FAIL in such a run: without the mode it would look like a regression."""
+    validated = run(0, "a").model_copy(update={"expectations": ExpectationMode.VALIDATE})
+    texts = statements(validated, [result("a", status=Status.FAIL)])
+    assert [json.loads(text.partition("\n")[2])["expectations"] for text in texts[:2]] == ["validate", "validate"]
 
 
 def test_a_model_is_verified_when_all_of_its_cases_pass() -> None:
@@ -117,6 +125,10 @@ def query(tmp_path: Path) -> Callable[[str], list[list[Any]]]:
 
 def test_a_real_engine_takes_the_rows_twice_and_keeps_them_once(query: Callable[[str], list[list[Any]]]) -> None:
     hostile = failing("b", OutcomeKind.CRASH, Stage.RUN, HOSTILE)
+    for table, column in ADDED.items():  # as a harness before that column left it
+        name = column.partition(" ")[0]
+        query(f"CREATE TABLE {table} ({' '.join(TABLES[table].split())}")
+        query(f"ALTER TABLE {table} DROP COLUMN {name}")
     for _ in range(2):
         for statement in (*schema(), *statements(run(0, "a", "b"), [result("a", status=Status.PASS), hostile])):
             query(statement)
