@@ -28,6 +28,9 @@ from harness.records import Drill, Outcome, OutcomeKind, Record, Stage
 STACK_SIGNAL = signal.SIGUSR1
 """Asks the process to write all its stacks to its log."""
 
+ASKED_TO_END = frozenset({"SIGHUP", "SIGINT", "SIGTERM"})
+"""Signals by which others end a process; no program dies of them by a fault of its own."""
+
 NO_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 """Numbers of errors that mean a disk that takes nothing more: infrastructure, not the subject's failure."""
 
@@ -117,6 +120,8 @@ def _capture_output(log: str) -> None:
 
 def classify(error: BaseException, stage: Stage | None) -> Outcome:
     """The outcome that an exception stands for. Names are those of torch and of torch-spyre."""
+    if isinstance(error, KeyboardInterrupt):
+        return Outcome(kind=OutcomeKind.KILLED, stage=stage, message="killed by SIGINT from outside", signal="SIGINT")
     text = clip(f"{type(error).__name__}: {error}", 600)
     detail = clip("".join(traceback.format_exception(error)), 12_000)
     return Outcome(kind=_kind(error, str(error), stage), stage=stage, message=text, detail=detail)

@@ -20,6 +20,8 @@ from harness.errors import HarnessError
 from harness.isolate import family
 
 PRELOAD = "harness.isolate.preload"
+LAUNCHES = 3
+"""Servers in a row that may die, for instance of the kernel's want of memory, before it is no chance."""
 PATIENCE = 600
 """Seconds until the first child has to answer; importing torch takes 3 s, and minutes on a crowded machine."""
 
@@ -51,15 +53,25 @@ class Server:
         self._checked = False
 
     def start_process(self, target: object, arguments: tuple[object, ...]) -> BaseProcess:
-        """A started child. Restarts a dead or unfit server first."""
+        """A started child. Restarts a dead or unfit server first, also one that dies while it starts.
+
+        Raises HarnessError when servers keep dying.
+        """
         with self._lock:
-            if not self._checked or not self._alive():
-                self._launch()
-            try:
-                return self._spawn(target, arguments)
-            except (OSError, EOFError):
-                self._launch()
-                return self._spawn(target, arguments)
+            for left in reversed(range(LAUNCHES)):
+                try:
+                    if not self._checked or not self._alive():
+                        self._launch()
+                    return self._spawn(target, arguments)
+                except (OSError, EOFError) as error:
+                    self._checked = False
+                    if not left:
+                        raise HarnessError(
+                            f"the fork server, or its first child, died {LAUNCHES} times before a process could start "
+                            f"({type(error).__name__}: {error}). Look for killed processes in the kernel's log, "
+                            "and at the installation: conformance env."
+                        ) from error
+            raise AssertionError("the last launch returns or raises")
 
     def distrust(self) -> None:
         """Check the server again before the next child: something died badly."""
@@ -115,8 +127,6 @@ class Server:
                     f"threads. Server threads: {_threads_of(_pid())}. Keep {PRELOAD} to imports."
                 )
             answer = ours.recv()
-        except EOFError:
-            answer = "the child died before it answered"
         finally:
             process.kill()
             process.join()

@@ -267,6 +267,8 @@ class _Watch:
             name = signal.Signals(-code).name
             if name == "SIGKILL":
                 return self._ended(self._killed())
+            if name in child.ASKED_TO_END:
+                return self._ended(self._outcome(OutcomeKind.KILLED, f"killed by {name} from outside", name, code))
             message = f"ended by {name} in stage {self._stage or 'start'}"
             return self._ended(self._outcome(OutcomeKind.CRASH, message, name, code))
         message = f"exited with status {code} in stage {self._stage or 'start'} before it gave a result"

@@ -46,7 +46,8 @@ def hang(mark: Marker, request: str) -> Answer:
 
 def shoot_itself(mark: Marker, request: str) -> Answer:
     mark(Stage.RUN)
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[request])
+    time.sleep(600)
     return Answer(text="unreachable")
 
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -68,9 +69,12 @@ def test_each_death_has_its_outcome(isolator: Isolator, tmp_path: Path, stage: s
     assert "subjects.py" in told["hang"].detail, "the stacks of a hanging process are in its log"
 
 
-def test_killed_from_outside(isolator: Isolator, tmp_path: Path) -> None:
-    outcome = run(isolator, "shoot_itself", "", tmp_path / "log").outcome
-    assert (outcome.kind, outcome.stage, outcome.signal) == (OutcomeKind.KILLED, Stage.RUN, "SIGKILL")
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
+def test_killed_from_outside(isolator: Isolator, tmp_path: Path, name: str) -> None:
+    """No failure of the device: what ends a whole job sends these to every process of it."""
+    outcome = run(isolator, "shoot_itself", name, tmp_path / "log").outcome
+    assert (outcome.kind, outcome.stage, outcome.signal) == (OutcomeKind.KILLED, Stage.RUN, name)
+    assert outcome.message == f"killed by {name} from outside"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +249,25 @@ def test_a_killed_server_is_replaced(isolator: Isolator, tmp_path: Path) -> None
     os.kill(forkserver._forkserver._forkserver_pid, 9)
     time.sleep(0.2)
     assert run(isolator, "echo", "again", tmp_path / "log").value == '{"text":"again"}'
+
+
+def test_a_server_that_dies_while_it_starts_is_replaced(isolator: Isolator, tmp_path: Path) -> None:
+    """As when the kernel takes the memory of one that is importing torch."""
+    from multiprocessing import forkserver
+
+    def server() -> int | None:
+        pid: int | None = forkserver._forkserver._forkserver_pid
+        return pid
+
+    with ThreadPoolExecutor(1) as pool:
+        isolator.close()
+        before = server()
+        begun = pool.submit(run, isolator, "echo", "begun", tmp_path / "log")
+        while server() in (None, before):
+            time.sleep(0.01)
+        time.sleep(0.3)  # it imports torch for seconds
+        os.kill(server() or 0, 9)
+        assert begun.result().value == '{"text":"begun"}'
 
 
 def test_a_drill_strikes_where_its_stage_begins(isolator: Isolator, tmp_path: Path) -> None:
