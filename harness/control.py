@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -75,6 +74,7 @@ class RunControl:
         self._verbose_stages = config.option.verbose > 1
         self.selected = self._select()
         self.selection_understood = False
+        self._known = read_durations(self._durations)
 
     def _refuse_idle_drills(self, cases: tuple[Case, ...]) -> None:
         """A drill that strikes no process of this run would look like a fault that was survived."""
@@ -127,11 +127,17 @@ class RunControl:
         self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._cases = {case.id: case for case in cases}
         self._pool = LocalPool(self._carry_out, self.settings.workers, self._runner.memory)
-        known = read_durations(self._durations)
-        jobs = [_job(case, known) for case in cases if case.id not in self._results]
-        if self.options.maxfail:  # -x means: in the order of the plan, as far as the first that fails
-            jobs = [replace(job, seconds=0.0) for job in jobs]
-        self._pool.submit(jobs)
+        self._pool.submit(self._job(case) for case in cases if case.id not in self._results)
+
+    def expected_seconds(self, case: Case) -> float:
+        """How long a case may take. With -x none: that means the order of the plan, as far as the first that fails."""
+        if self.options.maxfail:
+            return 0.0
+        return self._known.get(case.id) or matrix.estimate(case).seconds or UNKNOWN_SECONDS
+
+    def _job(self, case: Case) -> Job[str]:
+        """A case for the scheduler: cases of one model share its reference."""
+        return Job(case.id, self.expected_seconds(case), matrix.estimate(case).memory_bytes, case.model)
 
     @property
     def _durations(self) -> Path:
@@ -268,13 +274,6 @@ class RunControl:
     def _report_stage(self, case: Case, stage: str) -> None:
         if self._verbose_stages:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
-
-
-def _job(case: Case, known: Mapping[str, float]) -> Job[str]:
-    """A case for the scheduler: cases of one model share its reference."""
-    estimate = matrix.estimate(case)
-    seconds = known.get(case.id) or estimate.seconds or UNKNOWN_SECONDS
-    return Job(case.id, seconds, estimate.memory_bytes, case.model)
 
 
 def _relative(path: Path) -> str:

@@ -61,11 +61,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config) -> None:
-    """Note that the selection was understood: pytest finishes a collection also when -k could not be read."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the items in the order in which their cases begin, so that each is told soon after its end.
+
+    And note that the selection was understood: pytest finishes a collection also when -k could not be read.
+    """
     control = config.stash.get(RUN, None)
     if control is not None:
         control.selection_understood = True
+    if control is not None and not config.option.collectonly:
+        items.sort(key=lambda item: -control.expected_seconds(case) if (case := case_of(item)) else 0.0)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -73,15 +78,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     control = session.config.stash.get(RUN, None)
     if control is None or session.config.option.collectonly or not control.selection_understood:
         return
-    params = [item.callspec.params["case_outcome"] for item in session.items if hasattr(item, "callspec")]
+    chosen = {case.id for item in session.items if (case := case_of(item))}
     try:
-        control.start(tuple(case for case in params if isinstance(case, Case)))  # else the mark of an empty set
+        control.start(tuple(case for case in control.selected if case.id in chosen))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
     except HarnessError as error:
         pytest.exit(str(error), returncode=error.exit_status)
     except OSError as error:
         raise pytest.UsageError(f"--run-dir {control.settings.run_directory}: {error}; name another folder") from error
+
+
+def case_of(item: pytest.Item) -> Case | None:
+    """The case of an item; None for one without, as of an empty selection."""
+    found = item.callspec.params.get("case_outcome") if hasattr(item, "callspec") else None
+    return found if isinstance(found, Case) else None
 
 
 @pytest.fixture

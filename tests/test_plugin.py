@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from harness.environment import changes
+from harness.executors import record_durations
 from harness.records import Case, Package
 from harness.store import read_run
 from tests.conformance_site import Finished, Site
@@ -193,8 +194,8 @@ def test_an_interruption_while_workers_start_is_no_fault(site: Site) -> None:
     process = site.start(
         "early", "--drill", "*:load:hang", "-k", "a/causal or b/causal"
     )  # so that none completes first
-    until = time.monotonic() + 60
-    while not (site.path / "early" / "run.json").exists() and time.monotonic() < until:
+    while not (site.path / "early" / "run.json").exists():
+        assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the fork server is in the same group
     finished = site.finish("early", process)
@@ -256,3 +257,13 @@ def test_a_disk_that_fills_ends_the_run_and_keeps_what_was_written(site: Site, t
     assert "cannot write the result of a/causal-lm/cpu-eager-float16: No space left on device" in finished.output
     assert (finished.stored.results, finished.stored.missing) == ((), (cpu_case("a"),))
     assert finished.stored.run.finished is None
+
+
+def test_items_stand_in_the_order_in_which_their_cases_begin(site: Site) -> None:
+    """So that a long run tells each case soon after its end, and does not wait for the plan's first one."""
+    record_durations(site.cache / "durations.json", {cpu_case("a"): 1e5, cpu_case("b"): 9e5, cpu_case("c"): 2e5})
+    finished = site.run("ordered", "-k", "a/causal or b/causal or c/causal", "--workers", "1", "--localize", "0")
+    told = re.findall(r"test_model\[(\w)/\S+\] PASS", finished.output)
+    assert told == ["b", "c", "a"]
+    assert [result.case.model for result in finished.stored.results] == told
+    assert [case.model for case in finished.stored.run.plan] == ["a", "b", "c"]
