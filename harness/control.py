@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -22,6 +25,7 @@ from harness.verdict.exits import exit_status
 
 PATIENCE = 15.0
 """Seconds that an interrupted run waits for what is being ended."""
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 DETAIL = 1500
 """Characters of a traceback or log that a failing item shows."""
 UNKNOWN_SECONDS = 60.0
@@ -124,9 +128,10 @@ class RunControl:
         else:
             self.run = self.pipeline.describe(store.run_id_for(directory, datetime.now(UTC)), cases)
         assert self.run is not None
-        self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._cases = {case.id: case for case in cases}
         self._pool = LocalPool(self._carry_out, self.settings.workers, self._runner.memory)
+        with _interruptions_held_back():  # a plan that is written is a run that has begun, and is finished as one
+            self.writer = store.RunWriter(directory, self.run, self.pipeline.clean)
         self._pool.submit(self._job(case) for case in cases if case.id not in self._results)
 
     def expected_seconds(self, case: Case) -> float:
@@ -274,6 +279,23 @@ class RunControl:
     def _report_stage(self, case: Case, stage: str) -> None:
         if self._verbose_stages:
             print(f"  {datetime.now(UTC):%H:%M:%S} {case.id}: {stage}", flush=True)  # noqa: T201
+
+
+@contextlib.contextmanager
+def _interruptions_held_back() -> Iterator[None]:
+    """Let an interruption that arrives here strike at the end of the block."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    arrived: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: arrived.append(number)) for number in INTERRUPTIONS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for interruption in arrived:
+        signal.raise_signal(interruption)
 
 
 def _relative(path: Path) -> str:
