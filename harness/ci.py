@@ -14,6 +14,7 @@ import typer
 
 from harness.damage import Warnings
 from harness.errors import UsageError
+from harness.terminal import say
 
 app = typer.Typer(no_args_is_help=True, help="Steps of the nightly workflow; docs/ci.md.")
 
@@ -44,7 +45,7 @@ def plan(
     durations.write_text(json.dumps(known, sort_keys=True) + "\n", encoding="utf-8")
     if output is not None:
         github.set_outputs(output, outputs)
-    typer.echo(f"{outputs['cases']} cases, {len(known)} of known duration; {outputs['matrix']}")
+    say(f"{outputs['cases']} cases, {len(known)} of known duration; {outputs['matrix']}")
 
 
 @app.command()
@@ -79,7 +80,7 @@ def merge(
             (out / file).write_text(patch, encoding="utf-8")
     if summary is not None:
         github.append_summary(summary, text)
-    typer.echo(f"{run}: {len(found.stored.results)} of {len(found.stored.run.plan)} cases have a result")
+    say(f"{run}: {len(found.stored.results)} of {len(found.stored.run.plan)} cases have a result")
     raise typer.Exit(found.exit_status or warn.exit_status)
 
 
@@ -98,7 +99,7 @@ def reproduce(
     request = search.Request(path, night / "run", None, (), seconds)
     out.mkdir(parents=True, exist_ok=True)
     for line in jobs.reproduce(facts, request, out.absolute(), count):
-        typer.echo(line)
+        say(line)
 
 
 @app.command()
@@ -121,7 +122,7 @@ def issues(
     links += [f"Reproducers: {reproducers}"] if reproducers else []
     links += ["", "A reproducer of any case: `conformance repro CASE --out FOLDER`."]
     for line in jobs.issues(replace(facts, links=tuple(links)), github.Client(api, repository, token)):
-        typer.echo(line)
+        say(line)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -145,7 +146,7 @@ def upstream(
         which,
         combinations.Request(path, profile, folder, directory, options=tuple(context.args), missing_ok=missing_ok),
     )
-    typer.echo(said)
+    say(said)
     raise typer.Exit(status)
 
 
@@ -164,4 +165,4 @@ def publish(
     commit = github.publish(
         repository, branch, lambda tree: jobs.add_night(tree, run_directory, keep), f"Publish run {run}"
     )
-    typer.echo(f"{branch}: {run} is in {commit}")
+    say(f"{branch}: {run} is in {commit}")

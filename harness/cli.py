@@ -19,6 +19,7 @@ import typer
 from harness import ci, defects, over_time
 from harness.damage import Warnings
 from harness.errors import HarnessError, ManifestError, UsageError
+from harness.terminal import say
 
 app = typer.Typer(
     name="conformance",
@@ -75,7 +76,7 @@ def main() -> NoReturn:
 
 
 def _end(sentence: str, status: int, prefix: str = "conformance: ") -> NoReturn:
-    print(f"{prefix}{sentence}", file=sys.stderr)  # noqa: T201
+    say(f"{prefix}{sentence}", err=True)
     sys.exit(status)
 
 
@@ -109,8 +110,9 @@ def run(context: typer.Context) -> None:
     code = pytest.main([*arguments, *context.args, str(suite / "test_models.py")])
     if code == pytest.ExitCode.USAGE_ERROR:
         _suggest(parser, context.args)
-    # pytest says 4 for wrong usage; the contract says 2.
-    sys.exit(2 if code == pytest.ExitCode.USAGE_ERROR else int(code))
+    # pytest says 4 for wrong usage, and 2 for an interrupt before the run began; the contract says 2 and 130.
+    told = {pytest.ExitCode.USAGE_ERROR: 2, pytest.ExitCode.INTERRUPTED: 130}
+    sys.exit(told.get(code, int(code)) if isinstance(code, pytest.ExitCode) else code)
 
 
 def _run_parser() -> argparse.ArgumentParser:
@@ -135,7 +137,7 @@ def _suggest(parser: argparse.ArgumentParser, words: list[str]) -> None:
     for word in (word.partition("=")[0] for word in words if word.startswith("--")):
         near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
         if near and word not in known:
-            typer.echo(f"conformance: no such option: {word}; did you mean {near[0]}?", err=True)
+            say(f"conformance: no such option: {word}; did you mean {near[0]}?", err=True)
 
 
 @app.command()
@@ -148,17 +150,17 @@ def check(
     from harness import manifest
 
     if schema:
-        typer.echo(json.dumps(manifest.json_schema(), indent=2))
+        say(json.dumps(manifest.json_schema(), indent=2))
         return
     loaded = manifest.load(path)
     problems = manifest.lint(loaded, date.today())
     errors = [problem for problem in problems if problem.severity == "error"]
     if as_json:
-        typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
+        say(json.dumps([asdict(problem) for problem in problems], indent=2))
     else:
         for problem in problems:
-            typer.echo(str(problem))
-        typer.echo(f"{path}: {len(loaded.models)} models, {len(errors)} errors")
+            say(str(problem))
+        say(f"{path}: {len(loaded.models)} models, {len(errors)} errors")
     raise typer.Exit(2 if errors else 0)
 
 
@@ -191,12 +193,12 @@ def list_cases(
     rows = [(case, matrix.estimate(case)) for case in cases]
     if as_json:
         listed = [{"id": case.id, "estimate": asdict(estimate), "excluded": case.excluded} for case, estimate in rows]
-        typer.echo(json.dumps(listed, indent=2))
+        say(json.dumps(listed, indent=2))
         return
     for case, estimate in rows:
         size = f"{estimate.memory_bytes / 2**30:7.1f} GiB" if estimate.memory_bytes else "    ? GiB"
-        typer.echo(f"{size}  {case.id}{'  (excluded)' if case.excluded else ''}")
-    typer.echo(f"{len(rows)} cases")
+        say(f"{size}  {case.id}{'  (excluded)' if case.excluded else ''}")
+    say(f"{len(rows)} cases")
 
 
 @app.command()
@@ -206,10 +208,10 @@ def env(as_json: JsonOption = False) -> None:
 
     findings = diagnosis.examine()
     if as_json:
-        typer.echo(json.dumps([finding.model_dump(mode="json") for finding in findings], indent=2))
+        say(json.dumps([finding.model_dump(mode="json") for finding in findings], indent=2))
     else:
         for finding in findings:
-            typer.echo(f"{'ok  ' if finding.usable else 'MEND'}  {finding.name:<14} {finding.text}")
+            say(f"{'ok  ' if finding.usable else 'MEND'}  {finding.name:<14} {finding.text}")
     raise typer.Exit(0 if all(finding.usable for finding in findings) else 1)
 
 
@@ -225,9 +227,9 @@ def report(
 
     warn = Warnings()
     nightly.publish(run_directories, out, warn)
-    typer.echo(f"report: {out / 'index.html'}")
+    say(f"report: {out / 'index.html'}")
     if serve:
-        nightly.serve(run_directories, out, port, typer.echo)
+        nightly.serve(run_directories, out, port, say)
     raise typer.Exit(warn.exit_status)
 
 
@@ -242,7 +244,7 @@ def compare(
     from harness import compare as comparator
 
     comparison = comparator.compare_files(reference, candidate, control)
-    typer.echo(comparison.model_dump_json(indent=1) if as_json else comparator.render_text(comparison))
+    say(comparison.model_dump_json(indent=1) if as_json else comparator.render_text(comparison))
     if not comparison.elements:
         raise UsageError(
             f"{candidate}: nothing in it could be compared with {reference}; give files with the "
@@ -263,7 +265,7 @@ def job_matrix(
 
     cases = matrix.plan(manifest.load(path), profile=profile)
     jobs: Any = matrix.github(cases, shards)
-    typer.echo(json.dumps(jobs, separators=(",", ":")) if github else json.dumps(jobs, indent=2))
+    say(json.dumps(jobs, separators=(",", ":")) if github else json.dumps(jobs, indent=2))
 
 
 @app.command()
@@ -276,8 +278,8 @@ def merge(
 
     merged = store.merge(run_directories, out)
     for problem in (*merged.problems, *(f"{case}: planned, no result" for case in merged.missing)):
-        typer.echo(problem)
-    typer.echo(f"{out}: {len(merged.results)} of {len(merged.run.plan)} cases, {datetime.now(UTC):%H:%M:%S} UTC")
+        say(problem)
+    say(f"{out}: {len(merged.results)} of {len(merged.run.plan)} cases, {datetime.now(UTC):%H:%M:%S} UTC")
     raise typer.Exit(1 if merged.missing or merged.problems else merged.run.exit_status or 0)
 
 

@@ -21,6 +21,7 @@ from harness.executors import Job, LocalPool, RayCluster, read_durations, record
 from harness.ledger import Ledger
 from harness.options import settings_from
 from harness.records import NO_RESULT, Case, CaseResult, ExpectationMode, OutcomeKind, Run, Status
+from harness.terminal import harmless
 from harness.verdict.exits import exit_status
 
 PATIENCE = 15.0
@@ -49,8 +50,8 @@ class Kept:
     def of(cls, result: CaseResult) -> Kept:
         """The kept part of a result."""
         verdict, outcome = result.verdict, result.outcome
-        detail = outcome.detail[-DETAIL:]
-        return cls(result.case.id, verdict.status, outcome.kind, verdict.sentence, verdict.flags, detail, result.log)
+        sentence, detail = harmless(verdict.sentence), harmless(outcome.detail[-DETAIL:])
+        return cls(result.case.id, verdict.status, outcome.kind, sentence, verdict.flags, detail, result.log)
 
 
 class RunControl:
@@ -270,7 +271,7 @@ class RunControl:
 
     def complaint(self) -> str | None:
         """Why the run could not be finished; None when it was."""
-        return str(self._broken) if self._broken else None
+        return harmless(str(self._broken)) if self._broken else None
 
     def close(self) -> None:
         """End what is still running."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import typer
+from harness.terminal import say
 
 SHOWN = 3
 """Damaged places that a warning names; the report has them all."""
@@ -24,7 +24,7 @@ class Warnings:
         """Say what is damaged, if anything is."""
         if damage:
             self.exit_status = 1
-            typer.echo(f"conformance: warning: {damaged(directory, damage)}", err=True)
+            say(f"conformance: warning: {damaged(directory, damage)}", err=True)
 
 
 def damaged(directory: Path, damage: Sequence[str]) -> str:

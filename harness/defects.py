@@ -10,6 +10,7 @@ import typer
 
 from harness.damage import Warnings
 from harness.errors import HarnessError, UsageError
+from harness.terminal import say
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case id of the manifest.")]
@@ -39,7 +40,7 @@ def localize(
 
     done = search.localize(case, search.Request(path, run_directory, cache, tuple(drill or ()), seconds))
     found = done.localization
-    typer.echo(found.model_dump_json(indent=1) if as_json else search.render(found))
+    say(found.model_dump_json(indent=1) if as_json else search.render(found))
     raise typer.Exit(1 if found.cause else 0)
 
 
@@ -62,10 +63,10 @@ def repro(
 
     request = search.Request(path, run_directory, cache, tuple(drill or ()), seconds)
     done = search.localize(case, request, out.absolute())
-    typer.echo(search.render(done.localization))
+    say(search.render(done.localization))
     if done.reproducer is not None:
         raise UsageError(f"no reproducer for {case}: {done.reproducer}")
-    typer.echo(f"python {out / 'reproduce.py'}")
+    say(f"python {out / 'reproduce.py'}")
 
 
 class _OpItems:
@@ -105,6 +106,6 @@ def ops(
         ended = int(pytest.main([*arguments, str(suite / "test_ops.py")], plugins=[_OpItems(reports)]))
         raise typer.Exit(ended or warn.exit_status)
     listed = [report.model_dump(mode="json") for report in reports]
-    typer.echo(json.dumps(listed, indent=1) if as_json else opcheck.render(reports))
+    say(json.dumps(listed, indent=1) if as_json else opcheck.render(reports))
     failed = any(report.state is OpState.SPYRE_FAILED for report in reports)
     raise typer.Exit(1 if failed else warn.exit_status)

@@ -12,6 +12,7 @@ import typer
 
 from harness.damage import Warnings
 from harness.errors import UsageError
+from harness.terminal import say
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="A case id of the manifest.")]
@@ -45,7 +46,7 @@ def diff(
 
     warn = Warnings()
     found = nightly.diff(before, after, warn)
-    typer.echo(found.json() if as_json else found.text())
+    say(found.json() if as_json else found.text())
     raise typer.Exit(1 if found.counts["worse"] else warn.exit_status)
 
 
@@ -66,7 +67,7 @@ def baseline_update(
     update = nightly.update(run, place, cast("Literal['better', 'worse'] | None", accept))
     if update.patch and not dry_run:
         update.write()
-    typer.echo(update.patch.rstrip() or f"{update.path}: nothing to change")
+    say(update.patch.rstrip() or f"{update.path}: nothing to change")
 
 
 def gate(
@@ -81,7 +82,7 @@ def gate(
     found = nightly.gate(run_directory, against, policy, datetime.now(UTC).date(), Warnings())
     if out is not None:
         out.write_text(found.text, encoding="utf-8")
-    typer.echo(found.text, nl=False)
+    say(found.text, nl=False)
     raise typer.Exit(0 if found.accepted else 1)
 
 
@@ -115,10 +116,8 @@ def bisect(
     request = upstream.Request(
         path, out / matrix.slug(case), ("--no-index", *links) if links else (), probe, above, seconds, checks
     )
-    found = upstream.bisect(
-        case, list(zip(package, good, bad, strict=True)), request, lambda line: typer.echo(line, err=True)
-    )
-    typer.echo(found.json() if as_json else found.text())
+    found = upstream.bisect(case, list(zip(package, good, bad, strict=True)), request, lambda line: say(line, err=True))
+    say(found.json() if as_json else found.text())
     raise typer.Exit(0 if found.finding.culprits else 1)
 
 
@@ -136,7 +135,7 @@ def history_add(
     for directory in run_directories:
         stored = nightly.read(directory, warn)
         history.add(stored.run, stored.results)
-        typer.echo(f"{index}: {stored.run.run_id}, {len(stored.results)} cases")
+        say(f"{index}: {stored.run.run_id}, {len(stored.results)} cases")
     raise typer.Exit(warn.exit_status)
 
 
@@ -145,4 +144,4 @@ def history_case(case: CaseArgument, index: IndexOption = "reports/index", as_js
     from harness import nightly
 
     rows = nightly.case_history(index, case)
-    typer.echo(json.dumps(rows, indent=1) if as_json else nightly.case_table(rows))
+    say(json.dumps(rows, indent=1) if as_json else nightly.case_table(rows))

@@ -19,6 +19,7 @@ JOINTS = {
     "combinations",
     "condensed",
     "control",
+    "damage",
     "defects",
     "diagnosis",
     "investigate",
@@ -69,6 +70,18 @@ def test_stages_do_not_import_one_another() -> None:
             continue
         foreign = imports_of(path) - FOUNDATIONS - {here}
         offences += [f"{path.relative_to(HARNESS)} imports {name}" for name in sorted(foreign)]
+    assert offences == []
+
+
+def test_commands_print_what_cannot_steer_a_terminal() -> None:
+    """Through `harness.terminal.say`: names, messages and stored runs are of others."""
+    printing = {"typer.echo", "typer.secho", "print"}
+    offences = [
+        f"{path.name}:{node.lineno} calls {ast.unparse(node.func)}"
+        for path in (HARNESS / f"{name}.py" for name in ("cli", "ci", "defects", "over_time", "damage"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
+    ]
     assert offences == []
 
 

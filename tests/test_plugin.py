@@ -173,6 +173,17 @@ def start_one_that_hangs(site: Site, name: str) -> tuple[subprocess.Popen[str], 
     return process, family(process.pid)
 
 
+def test_an_interrupt_before_the_run_begins_is_one(tmp_path: Path) -> None:
+    """pytest ends with 2 then, which would mean wrong input."""
+    site = Site(tmp_path)
+    os.mkfifo(tmp_path / "models.yaml")
+    process = site.start("run")
+    with (tmp_path / "models.yaml").open("w"):  # open as soon as the run reads it, and waits for the rest
+        process.send_signal(signal.SIGINT)
+        finished = site.finish("run", process)
+    assert finished.exit_status == 130
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_has_finished(site: Site, number: signal.Signals) -> None:
     name = f"interrupted-{number.name}"

@@ -214,6 +214,7 @@ def update(baseline: Baseline | None, run: RunView, accept: Literal["better", "w
 
 
 def _refuse(baseline: Baseline | None, run: RunView) -> None:
+    unwritable = [name for name in run.samples if not name.isprintable() or len(name.split()) != 1]
     drilled = [name for name, sample in run.samples.items() if "drilled" in sample.flags]
     problem = ""
     if run.partial:
@@ -224,6 +225,8 @@ def _refuse(baseline: Baseline | None, run: RunView) -> None:
         problem = f"is damaged: {run.first_damage}"
     elif run.expectations is ExpectationMode.VALIDATE:
         problem = "set expectations aside (validate)"
+    elif unwritable:
+        problem = f"has a case whose id cannot stand in a line of text ({unwritable[0]!r})"
     elif drilled:
         problem = f"was made with faults injected on purpose ({drilled[0]})"
     elif baseline is not None and (run.profile or "all", run.lane) != (baseline.profile, baseline.lane):

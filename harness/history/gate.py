@@ -126,13 +126,18 @@ def _text(run: RunView, policy: Policy, today: date, found: Sequence[Objection],
     if waived:
         lines += ["", f"## Waived ({len(waived)})", ""]
         lines += [f"- {_line(one)} Waived {_by(one.waiver)}" for one in waived if one.waiver]
-    body = "\n".join(lines) + "\n"
+    body = "".join(f"{_printable(line)}\n" for line in lines)
     return f"{body}\nseal: sha256 {hashlib.sha256(body.encode('utf-8', 'replace')).hexdigest()}\n"
 
 
 def _line(objection: Objection) -> str:
     text = " ".join(objection.text.split()).rstrip(".")
     return f"`{objection.case}`: {text}." if objection.case else f"{text}."
+
+
+def _printable(line: str) -> str:
+    """Return a line that stays one: what is signed is what a terminal and a viewer show."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
 
 
 def _by(waiver: Waiver) -> str:

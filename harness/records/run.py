@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import StringConstraints
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
@@ -118,8 +120,8 @@ class Run(Record):
     """run.json: the plan and the totals of one run."""
 
     schema_version: int = RUN_SCHEMA
-    run_id: str
-    """``<UTC time>-<6 hex>``; sorts by time."""
+    run_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    """``<UTC time>-<6 hex>``; sorts by time. It names files, of the index for instance, so it is never a path."""
     started: datetime
     finished: datetime | None = None
     """None while the run is going on, or when it was killed."""

@@ -59,7 +59,8 @@ def read_plan(directory: Path) -> Run:
     if not path.is_file():
         raise UsageError(f"{directory}: {_what_is_there(directory)}. Name a directory that 'run' wrote.")
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
+        raw = path.read_bytes()
+        data: dict[str, Any] = json.loads(raw)
         version = data.get("schema_version")
     except (ValueError, AttributeError, RecursionError) as error:
         raise StoredDataError(f"{path}: not JSON ({error}). The file is damaged; restore or remove the run.") from error
@@ -70,7 +71,7 @@ def read_plan(directory: Path) -> Run:
             f"{path}: schema {version} is newer than this harness understands ({RUN_SCHEMA}). Upgrade the harness."
         )
     try:
-        return Run.model_validate(data)
+        return Run.model_validate_json(raw)  # strict about half characters, which could not be written again
     except ValidationError as error:
         raise StoredDataError(f"{path}: {_first(error)}. The file is damaged or from another program.") from error
 
