@@ -326,6 +326,25 @@ def test_a_shard_that_ran_again_replaces_what_could_not_run(tmp_path: Path, firs
     assert sorted(path.name for path in (tmp_path / "out" / "tensors").iterdir()) == ["1.safetensors", "2.safetensors"]
 
 
+def test_a_shard_gives_and_takes_no_file_outside_of_it(tmp_path: Path) -> None:
+    """Shards come from other machines: their links and their results may name anything."""
+    secret, victim = tmp_path / "secret", tmp_path / "victim"
+    secret.write_text("of this machine")
+    victim.write_text("mine")
+    one, two = tmp_path / "shards" / "1", tmp_path / "shards" / "2"
+    for directory, name, log in ((one, "a", "../victim"), (two, "b", str(victim))):
+        writer = RunWriter(directory, run_of("a", "b"))
+        writer.append(result(name).model_copy(update={"log": log}))
+        writer.finish(LATER, 0)
+        (directory / "logs" / "link.log").symlink_to(secret)
+        (directory / "tensors").symlink_to(tmp_path)
+    (tmp_path / "shards" / "victim").write_text("planted")
+    merged = merge([one, two], tmp_path / "out")
+    assert merged.missing == ()
+    assert (victim.read_text(), list((tmp_path / "out" / "logs").iterdir())) == ("mine", [])
+    assert not (tmp_path / "out" / "tensors").exists()
+
+
 def test_what_is_damaged_in_a_shard_is_a_problem_of_the_merged_run(tmp_path: Path) -> None:
     one = shard(tmp_path / "1", ("a",), a="one")
     (one / CASES_FILE).write_bytes((one / CASES_FILE).read_bytes() + b"\xff\n")

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 from harness.records.base import Record, Role, Stage, Status
 from harness.records.comparison import Comparison
@@ -137,7 +137,7 @@ class Run(Record):
     seconds: dict[str, float] = {}
     """Where the time went: seconds of workers by stage, ``reference``, ``localization``, ``retries`` and
     ``waiting``; ``wall`` of the run."""
-    exit_status: int | None = None
+    exit_status: Annotated[int, Field(ge=0, le=255)] | None = None
 
 
 class ChangeKind(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import zipfile
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ class Shelf:
     def reproducer(self, result: CaseResult) -> dict[str, Any] | None:
         """Copy the case's reproducer, a folder as one zip file; its path, size and command. None without one."""
         source = self.reproducers.get(result.case.id)
-        if source is None or not source.exists():
+        if source is None or not source.exists() or not _is_inside(source, self.directory or source.parent):
             return None
         data = _zipped(source) if source.is_dir() else source.read_bytes()
         name = file_name(result.case.id, ".zip" if source.is_dir() else source.suffix)
@@ -60,9 +61,8 @@ class Shelf:
         """The log file, if it lies inside the run directory: a result must not name any other file."""
         if not log or self.directory is None:
             return None
-        root = self.directory.resolve()
-        path = (root / log).resolve()
-        return path if path.is_relative_to(root) and path.is_file() else None
+        path = self.directory / log
+        return path if _is_inside(path, self.directory) and path.is_file() else None
 
     def _copy(self, source: Path, name: str) -> None:
         """Copy in blocks that end at white space, so that no path is split between two."""
@@ -78,12 +78,17 @@ class Shelf:
         self.tree.size += target.stat().st_size
 
 
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path stays in a folder, links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def _zipped(folder: Path) -> bytes:
-    """The folder as a zip file with fixed dates: the same folder gives the same bytes."""
+    """The folder as a zip file with fixed dates: the same folder gives the same bytes. Links that leave it stay out."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
+            if path.is_file() and _is_inside(path, folder):
                 entry = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, path.read_bytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -57,14 +58,27 @@ def merge(directories: list[Path], out: Path) -> StoredRun:
 def _bring_files(
     runs: Iterable[StoredRun], home: Mapping[str, Path], results: Mapping[str, CaseResult], out: Path
 ) -> None:
-    """Copy what lies in folders of the shards. Of two logs of one name that of the result that holds is kept."""
+    """Copy what lies in folders of the shards. Of two logs of one name that of the result that holds is kept.
+
+    A run directory holds no links, and results name files inside it: what does not is not the shard's to give.
+    """
     for stored in runs:
-        for folder in [path for path in stored.directory.iterdir() if path.is_dir()]:
-            shutil.copytree(folder, out / folder.name, dirs_exist_ok=True)
+        for folder in [path for path in stored.directory.iterdir() if path.is_dir() and not path.is_symlink()]:
+            shutil.copytree(folder, out / folder.name, dirs_exist_ok=True, ignore=_links)
     for key, result in results.items():
         for log in {result.log, *(attempt.log for attempt in result.attempts)} - {None}:
-            if (home[key] / str(log)).is_file():
-                shutil.copyfile(home[key] / str(log), out / str(log))
+            source, target = home[key] / str(log), out / str(log)
+            if _is_inside(source, home[key]) and _is_inside(target, out) and source.is_file():
+                shutil.copyfile(source, target)
+
+
+def _links(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if Path(folder, name).is_symlink()}
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Tell whether a path stays in a folder, links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _union(runs: Iterable[StoredRun]) -> tuple[dict[str, CaseResult], dict[str, Path]]:

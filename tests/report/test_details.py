@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import zipfile
 from dataclasses import replace
 
 import pytest
@@ -55,3 +56,30 @@ def test_a_reproducer_comes_with_its_command(seen, tmp_path):
     name = found["path"].removeprefix("repro/")
     assert (tmp_path / "site" / found["path"]).stat().st_size == found["size"]
     assert found["command"] == f"python -m zipfile -e {name} . && python case-slug/reproduce.py"
+
+
+def test_links_of_a_run_directory_lead_nowhere(seen, tmp_path):
+    """A run may come from another machine: what its links name is of this one."""
+    (source,) = runs(Spec(models=1, runs=1, configurations=1, all_pass=True))
+    secret, run = tmp_path / "secret", tmp_path / "run"
+    secret.mkdir()
+    (secret / "key").write_text("of this machine")
+    bundle = run / "reproducers" / "slug"
+    bundle.mkdir(parents=True)
+    (bundle / "reproduce.py").write_text("raise SystemExit(1)\n")
+    (bundle / "key").symlink_to(secret / "key")
+    (run / "logs").symlink_to("logs")  # a loop
+    failed = seen.model_copy(
+        update={"verdict": seen.verdict.model_copy(update={"status": Status.FAIL}), "log": "logs/a.log"}
+    )
+    for folder, names in ((bundle, ["slug/reproduce.py"]), (run / "other", None)):
+        if names is None:
+            folder.symlink_to(secret)
+        site = tmp_path / folder.name
+        render([replace(source, results=[failed], directory=run, reproducers={seen.case.id: folder})], site)
+        found = chunk(site, "detail-0")[0]["cases"][0]
+        assert found.get("log") is None
+        if names is None:
+            assert found.get("reproducer") is None
+        else:
+            assert zipfile.ZipFile(site / found["reproducer"]["path"]).namelist() == names
