@@ -47,7 +47,7 @@ class Oracle:
             Role.CONTROL: provenance(case, checkpoint, Role.CONTROL, case.dtype, stack),
         }
         try:
-            with self._store.alone(facts[Role.REFERENCE]):
+            with self._store.alone(facts[Role.REFERENCE], self._patience(case)):
                 self._complete(progress, facts)
         except CheckpointError as error:
             kind = OutcomeKind(error.kind)
@@ -59,6 +59,12 @@ class Oracle:
             raise Stop(Outcome(kind=OutcomeKind.UNAVAILABLE, stage=Stage.LOAD, message=message)) from error
         folders = [self._store.folder(key(facts[role])) for role in (Role.REFERENCE, Role.CONTROL)]
         return folders[0], folders[1]
+
+    def _patience(self, case: Case) -> float:
+        """Seconds that another may take to make the same: each stage of each of its attempts."""
+        stages = (Stage.LOAD, Stage.PLACE, Stage.COMPILE, Stage.RUN, Stage.COMPARE)
+        allowed: list[float] = [getattr(case.timeouts, stage.value) for stage in stages]
+        return (1 + self._settings.retries) * sum(allowed)
 
     def _complete(self, progress: Progress, facts: dict[Role, Facts]) -> None:
         """Read the stored parts and make the missing ones. Raises CheckpointError for a bad entry."""

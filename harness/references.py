@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -17,21 +16,28 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from harness.checkpoints import locks
+from harness.checkpoints.hashing import sha256_of
 from harness.errors import CheckpointError
 from harness.records import Case, Checkpoint, Dtype, Observation, OutcomeKind, Record, Role
 
 TENSORS = "outputs.safetensors"
 ENTRY = "entry.json"
+SUMS = "SHA256SUMS"
+"""Hashes of the two, as ``sha256sum`` writes and checks them."""
+FORM = "2"
+"""Of a stored entry. Part of its key: what another harness stored is made anew, not called altered."""
+SKEW = 300.0
+"""Seconds by which clocks of machines that share a store may differ."""
 MAKERS = ("subject.py", "workloads/*.py", "checkpoints/load.py", "checkpoints/fingerprint.py")
 """Files of this package whose code decides what a stored observation holds."""
 
 
 class Entry(Record):
-    """The record beside the stored tensors: where they come from and what they must hash to."""
+    """The record beside the stored tensors: where they come from and what was observed."""
 
     provenance: dict[str, str]
     """Everything that the key was made of, readable."""
-    tensors_sha256: str
     observation: Observation
 
 
@@ -46,6 +52,7 @@ def provenance(case: Case, checkpoint: Checkpoint, role: Role, dtype: Dtype, sta
         "shape": str(case.shape),
         "check": case.check.value if case.check.sets_shape else "outputs",
         "code": code_digest(),
+        "form": FORM,
         **stack,
     }
 
@@ -87,14 +94,13 @@ class ReferenceStore:
         if not folder.is_dir():
             return None
         try:
+            if (folder / SUMS).read_bytes() != _sums(folder):
+                raise _invalid(folder, "was altered after it was made: its hash differs")
             entry = Entry.model_validate_json((folder / ENTRY).read_bytes())
-            digest = sha256(folder / TENSORS)
         except (OSError, ValidationError) as error:
             raise _invalid(folder, f"cannot be read ({type(error).__name__})") from error
         if entry.provenance != facts:
             raise _invalid(folder, "was made for another checkpoint, input or library version")
-        if entry.tensors_sha256 != digest:
-            raise _invalid(folder, "was altered after it was made: its hash differs")
         os.utime(folder)
         return entry
 
@@ -110,8 +116,9 @@ class ReferenceStore:
 
     def publish(self, draft: Path, facts: dict[str, str], observation: Observation) -> Path:
         """Complete a drafted entry and move it to its place; the first of two equal ones wins."""
-        entry = Entry(provenance=facts, tensors_sha256=sha256(draft / TENSORS), observation=observation)
+        entry = Entry(provenance=facts, observation=observation)
         (draft / ENTRY).write_text(entry.model_dump_json(indent=1))
+        (draft / SUMS).write_bytes(_sums(draft))
         folder = self.folder(key(facts))
         folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # somebody else published it first
@@ -120,20 +127,24 @@ class ReferenceStore:
         return folder
 
     def forget(self, facts: dict[str, str], before: float) -> None:
-        """Remove an entry that was made before a time, in seconds of the epoch, so that it is made anew."""
+        """Remove an entry that was made before a time, in seconds of the epoch, so that it is made anew.
+
+        So is one of the future: it was made before the clock was set back.
+        """
         folder = self.folder(key(facts))
         with contextlib.suppress(FileNotFoundError):
             # The oldest file tells: one that was altered afterwards is young.
-            if min((file.stat().st_mtime for file in folder.iterdir()), default=0.0) < before:
+            made = min((file.stat().st_mtime for file in folder.iterdir()), default=0.0)
+            if not before <= made <= time.time() + SKEW:
                 shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def alone(self, facts: dict[str, str]) -> Iterator[None]:
-        """Holds an entry, so that of all threads and processes one makes it and the others find it made."""
-        place = self.root / ".locks" / key(facts)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def alone(self, facts: dict[str, str], patience: float) -> Iterator[None]:
+        """Holds an entry, so that of all threads and processes one makes it and the others find it made.
+
+        Raises CheckpointError(unavailable) when another has held it for ``patience`` seconds.
+        """
+        with locks.exclusive(self.root / ".locks" / key(facts), timeout=patience):
             yield
 
     def _evict(self) -> None:
@@ -146,20 +157,18 @@ class ReferenceStore:
             sizes = {folder: sum(f.stat().st_size for f in folder.iterdir()) for folder in entries}
             excess = sum(sizes.values()) - self._limit
             for folder in sorted(entries, key=lambda f: f.stat().st_mtime):
-                if excess <= 0 or _of_today(folder):
-                    return
-                shutil.rmtree(folder, ignore_errors=True)
-                excess -= sizes[folder]
+                if excess > 0 and not _of_today(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+                    excess -= sizes[folder]
 
 
 def _of_today(folder: Path) -> bool:
-    return time.time() - folder.stat().st_mtime < 86_400
+    return abs(time.time() - folder.stat().st_mtime) < 86_400  # a clock that was set back makes nothing everlasting
 
 
-def sha256(path: Path) -> str:
-    """Hash of a file, read in blocks."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _sums(folder: Path) -> bytes:
+    """What the sums of an entry's files are, as a file."""
+    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in (ENTRY, TENSORS)).encode()
 
 
 def _invalid(folder: Path, what: str) -> CheckpointError:

@@ -25,7 +25,7 @@ from harness.records import (
     Task,
     WheelSource,
 )
-from harness.references import ENTRY, MAKERS, TENSORS, ReferenceStore, code_digest, key, provenance
+from harness.references import ENTRY, MAKERS, SUMS, TENSORS, ReferenceStore, code_digest, key, provenance
 
 STACK = {"torch": "2.13.0", "transformers": "5.24.0", "threads": "1", "cpu": "x86_64+avx2"}
 DAY = 86_400
@@ -130,6 +130,39 @@ def test_altered_tensors_are_an_invalid_reference(tmp_path: Path) -> None:
     assert store.read(facts()) is None
 
 
+@pytest.mark.parametrize("name", [TENSORS, ENTRY, SUMS])
+def test_a_byte_anywhere_in_an_entry_makes_it_invalid(tmp_path: Path, name: str) -> None:
+    """What was observed is believed as much as the numbers: no byte of it may change unseen."""
+    store = ReferenceStore(tmp_path)
+    path = publish(store, facts()) / name
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        refused(store, facts())
+
+
+def test_a_clock_that_was_set_back_keeps_no_entry_for_ever(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path, limit=1)
+    future = time.time() + 30 * DAY
+    for what in (facts(), facts(dtype=Dtype.FLOAT16)):
+        folder = publish(store, what)
+        for path in (*folder.iterdir(), folder):
+            os.utime(path, (future, future))
+    store.forget(facts(), before=time.time())
+    assert store.read(facts()) is None, "--refresh-reference makes it anew"
+    publish(store, facts())
+    assert not store.folder(key(facts(dtype=Dtype.FLOAT16))).exists(), "it is not of today"
+
+
+def test_the_wait_for_an_entry_is_bounded_and_names_who_holds_it(tmp_path: Path) -> None:
+    """Another run that was stopped, say, keeps its lock: this one must not wait for ever."""
+    store = ReferenceStore(tmp_path)
+    with store.alone(facts(), 60), pytest.raises(CheckpointError) as caught, store.alone(facts(), 0.1):
+        pass
+    assert caught.value.kind == OutcomeKind.UNAVAILABLE
+    assert f"held by process {os.getpid()}" in str(caught.value)
+
+
 def test_what_was_made_since_is_not_forgotten(tmp_path: Path) -> None:
     store = ReferenceStore(tmp_path)
     publish(store, facts())
@@ -142,10 +175,10 @@ def test_one_at_a_time_makes_an_entry(tmp_path: Path) -> None:
     store, order = ReferenceStore(tmp_path), []
 
     def second() -> None:
-        with ReferenceStore(tmp_path).alone(facts()):
+        with ReferenceStore(tmp_path).alone(facts(), 60):
             order.append("second")
 
-    with store.alone(facts()), store.alone(facts(dtype=Dtype.FLOAT16)):
+    with store.alone(facts(), 60), store.alone(facts(dtype=Dtype.FLOAT16), 60):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join(0.2)  # a lock that does not hold would show here

@@ -178,14 +178,12 @@ class Cache:
 
     def _promise(self, key: str | None, needed: int) -> None:
         if key is not None and needed:
-            place = self.root / "promised" / key
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(str(needed))
+            write_atomically(self.root / "promised" / key, str(needed))  # a full disk leaves no half of a number
 
     def _promised(self, own: str | None) -> int:
         """Return the bytes for which others were given room and that may still be on their way."""
         total = 0
-        for promise in (self.root / "promised").glob("*"):
+        for promise in (self.root / "promised").glob("[!.]*"):
             if promise.name == own:
                 continue
             if locks.is_held(self.lock(promise.name)):

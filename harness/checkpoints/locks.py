@@ -94,7 +94,7 @@ def _wait(handle: int, path: Path, timeout: float) -> None:
             holder = os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
             raise CheckpointError(
                 f"waited {timeout:.0f} s for the lock {path}, held by process {holder}; "
-                "another run fetches the same checkpoint: let it finish or end that process",
+                "another run works on the same: let it finish or end that process",
                 OutcomeKind.UNAVAILABLE,
             )
         time.sleep(pause)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 import shutil
 import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -156,7 +158,9 @@ def extract(wheel: Path, source: WheelSource, target: Path, cache: Cache) -> Pat
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as packed, path.open("wb") as file:
                     shutil.copyfileobj(packed, file, 1 << 20)
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk; bz2 has one without for its data
+            raise
         raise invalid(origin, f"the wheel is no archive that can be read ({error})") from error
     return target
 

