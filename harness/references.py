@@ -101,7 +101,8 @@ class ReferenceStore:
             raise _invalid(folder, f"cannot be read ({type(error).__name__})") from error
         if entry.provenance != facts:
             raise _invalid(folder, "was made for another checkpoint, input or library version")
-        os.utime(folder)
+        with contextlib.suppress(OSError):  # a store that may only be read
+            os.utime(folder)
         return entry
 
     @contextmanager

@@ -222,8 +222,12 @@ class Cache:
 
     def hold(self, folder: Path) -> None:
         """Keep FOLDER from being evicted until this process ends or releases it as often as it was held."""
-        with _holding, contextlib.suppress(PermissionError):  # what may not be written is not evicted
-            _held.setdefault(str(folder), []).append(locks.share(self.use_lock(folder)))
+        with _holding:
+            try:
+                _held.setdefault(str(folder), []).append(locks.share(self.use_lock(folder)))
+            except OSError as error:
+                if error.errno not in locks.UNWRITABLE:  # what may not be written is not evicted
+                    raise
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -11,6 +12,9 @@ from pathlib import Path
 
 from harness.errors import CheckpointError
 from harness.records import OutcomeKind
+
+UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""What the system says of a place that may only be read."""
 
 
 @contextlib.contextmanager
@@ -22,8 +26,9 @@ def exclusive(path: Path, *, timeout: float) -> Iterator[None]:
     handle = _open(path)
     try:
         _wait(handle, path, timeout)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        with contextlib.suppress(OSError):  # who holds it is told for people alone; see `_open`
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(handle)
@@ -74,8 +79,14 @@ def is_directory_held(folder: Path) -> bool:
 
 
 def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Return a descriptor to lock. A cache that may only be read is locked as well, by the files that it has."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno not in UNWRITABLE or not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _try(handle: int) -> bool:

@@ -31,7 +31,7 @@ STACK_SIGNAL = signal.SIGUSR1
 ASKED_TO_END = frozenset({"SIGHUP", "SIGINT", "SIGTERM"})
 """Signals by which others end a process; no program dies of them by a fault of its own."""
 
-NO_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+NO_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 """Numbers of errors that mean a disk that takes nothing more: infrastructure, not the subject's failure."""
 
 
@@ -133,7 +133,8 @@ def _kind(error: BaseException, text: str, stage: Stage | None) -> OutcomeKind:
         return OutcomeKind(error.kind)
     if isinstance(error, HarnessError):  # a target or a drill that cannot be: nothing is learnt about the device
         return OutcomeKind.HARNESS_FAULT
-    if (isinstance(error, OSError) and error.errno in NO_DISK) or "No space left on device" in text:
+    # Libraries that are not written in Python tell the system's sentence in an error of their own.
+    if (isinstance(error, OSError) and error.errno in NO_DISK) or any(os.strerror(code) in text for code in NO_DISK):
         return OutcomeKind.UNAVAILABLE
     if isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate" in text:
         return OutcomeKind.HOST_OUT_OF_MEMORY

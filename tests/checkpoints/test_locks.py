@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,32 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
     holder.communicate()
     with locks.exclusive(lock, timeout=1):
         assert lock.exists()
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Iterator[Path]:
+    """A folder with the locks of a warm cache, and a way to it on which nothing can be written."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "a.lock").touch()
+    if os.geteuid() != 0:
+        folder.chmod(0o555)
+        (folder / "a.lock").chmod(0o444)
+        yield folder
+        folder.chmod(0o755)
+        return
+    way = tmp_path / "sealed"
+    way.mkdir()
+    mounts = (["mount", "--bind", str(folder), str(way)], ["mount", "-o", "remount,bind,ro", str(way)])
+    if any(subprocess.run(mount, capture_output=True, check=False).returncode for mount in mounts):
+        subprocess.run(["umount", str(way)], capture_output=True, check=False)
+        pytest.skip("nothing can be mounted here")
+    yield way
+    subprocess.run(["umount", str(way)], check=True)
+
+
+def test_a_cache_that_may_only_be_read_is_locked_all_the_same(sealed: Path, tmp_path: Path) -> None:
+    with locks.exclusive(sealed / "a.lock", timeout=1), locks.at_once(tmp_path / "cache" / "a.lock") as free:
+        assert not free, "those who may write see it held"
+    with pytest.raises(OSError, match=r"b\.lock"):
+        locks.share(sealed / "b.lock")
