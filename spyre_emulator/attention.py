@@ -33,6 +33,7 @@ def route(
     enable_gqa: bool = False,
 ) -> Tensor:
     """aten::scaled_dot_product_attention for device tensors, in every dispatch mode the same operators."""
+    _check_dtypes(query, key, value, attn_mask)
     if dropout_p > 0.0:
         refuse_published("Attention dropout not implemented for Spyre")
     if needs_grad(query, key, value, attn_mask) or dropout_p > 0.0 or query.dim() != 4:
@@ -44,6 +45,20 @@ def route(
         key, value = (_expand_heads(t, query.shape[1]) for t in (key, value))
     fused: Tensor = FUSED(query, key, value, _bias(attn_mask, query), 0.0, is_causal, False, scale=scale)[0]
     return fused
+
+
+def _check_dtypes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Refuse what PyTorch refuses: shadows of 16- and 32-bit floats have one dtype, so the kernel would not notice."""
+    if not query.dtype == key.dtype == value.dtype:
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype} key.dtype: "
+            f"{key.dtype} and value.dtype: {value.dtype} instead."
+        )
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        raise RuntimeError(
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{mask.dtype} and query.dtype: {query.dtype} instead."
+        )
 
 
 def _expand_heads(x: Tensor, heads: int) -> Tensor:
@@ -76,10 +91,12 @@ def attention(
     The scale is split as its square root on query and key; keys come in tiles of 64 with a running maximum, and the
     sums are corrected where it grows (torch-spyre's flash decomposition).
     """
-    factor = math.sqrt(scale if scale is not None else query.shape[-1] ** -0.5)
+    scaled = scale if scale is not None else query.shape[-1] ** -0.5
+    factor = math.sqrt(abs(scaled))
     if half:
         factor = round_scalar(factor)
-        output = _tiled(round_(query * factor), round_(key * factor), value, attn_bias, is_causal)
+        signed = math.copysign(factor, scaled)
+        output = _tiled(round_(query * signed), round_(key * factor), value, attn_bias, is_causal)
     else:
         output = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_bias, 0.0, is_causal, scale=scale
@@ -120,11 +137,10 @@ def _tiled(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causa
 
 
 def _tile_mask(bias: Tensor | None, causal: bool, rows: int, start: int, stop: int) -> Tensor | None:
-    if bias is not None:
-        return bias[..., start:stop] if bias.shape[-1] != 1 else bias
-    if not causal:
-        return None
-    return _causal_mask(rows, start, stop)
+    if bias is None:
+        return _causal_mask(rows, start, stop) if causal else None
+    tile = bias[..., start:stop] if bias.shape[-1] != 1 else bias
+    return tile + _causal_mask(rows, start, stop) if causal else tile
 
 
 @functools.lru_cache(maxsize=256)

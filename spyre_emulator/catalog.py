@@ -140,7 +140,7 @@ def fill() -> None:
 def _index_put(
     x: torch.Tensor, indices: list[Any], values: torch.Tensor, accumulate: bool = False, *, half: bool
 ) -> torch.Tensor:
-    result = x.index_put(tuple(indices), values, accumulate)
+    result: torch.Tensor = aten.index_put.default(x, indices, values, accumulate)  # the method takes no None
     return round_(result) if accumulate and half and x.dtype is torch.float32 else result
 
 

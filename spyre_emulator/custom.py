@@ -30,6 +30,7 @@ def route_rms_norm(
     x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """aten::rms_norm for device tensors: ``spyre::rms_norm`` over the last dimension, PyTorch's own form otherwise."""
+    _check_shapes(x, normalized_shape, weight)
     if len(normalized_shape) > 1:
         refuse_published("RMSNorm reducing more than 1 dimension")
     if len(normalized_shape) > 1 or needs_grad(x, weight):
@@ -38,6 +39,23 @@ def route_rms_norm(
     small = torch.finfo(x.dtype).eps if eps is None else eps
     fused: Tensor = torch.ops.spyre.rms_norm.default(x, weight, small)
     return fused
+
+
+def _check_shapes(x: Tensor, normalized_shape: list[int], weight: Tensor | None) -> None:
+    """Refuse what PyTorch refuses: ``spyre::rms_norm`` works over the last dimension whatever was asked for."""
+    wanted = list(normalized_shape)
+    if not wanted:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, but got normalized_shape = []")
+    if list(x.shape[-len(wanted) :]) != wanted:
+        raise RuntimeError(
+            f"Given normalized_shape={wanted}, expected input with shape [*{', '.join(map(str, wanted))}], "
+            f"but got input of size{list(x.shape)}"
+        )
+    if weight is not None and list(weight.shape) != wanted:
+        raise RuntimeError(
+            f"Expected weight to be of same shape as normalized_shape, but got weight of shape {list(weight.shape)} "
+            f"and normalized_shape = {wanted}"
+        )
 
 
 def register() -> None:

@@ -33,11 +33,20 @@ def exponential(x: Tensor) -> Tensor:
     return result
 
 
+def _in_order(x: Tensor) -> Tensor:
+    """`x` as PyTorch's softmax and norms lay their results out: channels last where it was so, contiguous otherwise.
+
+    Later views rely on it, in plans above all, which were traced with these strides.
+    """
+    channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    return x if channels_last else x.contiguous()
+
+
 def softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool) -> Tensor:
     """max, sub, exp, sum, realdiv, all in 16 bit; a float32 input is computed in 16 bit too (torch-spyre PR 2012)."""
     if x.numel() == 0 or x.dim() == 0 or x.dtype is not torch.float32:
         return torch.softmax(x, dim)
-    values = x if half else round_(x.clone())
+    values = _in_order(x) if half else round_(_in_order(x).clone())
     weights = exponential(round_(values - values.amax(dim, keepdim=True)))
     denominator = round_(total(weights, [dim], True, "softmax"))
     return round_(weights / denominator)
@@ -53,6 +62,7 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool)
     """x - max - log(sum(exp(x - max))), as Inductor decomposes it."""
     if not half or x.numel() == 0 or x.dim() == 0:
         return torch.log_softmax(x, dim)
+    x = _in_order(x)
     shifted = round_(x - x.amax(dim, keepdim=True))
     denominator = round_(total(exponential(shifted), [dim], True, "softmax"))
     return round_(shifted - round_(torch.log(denominator)))
@@ -64,6 +74,7 @@ def layer_norm(
     """exx2 (moments, in float32), layernormscale, layernormnorm; results of aten::native_layer_norm."""
     if not half:
         return torch.native_layer_norm(x, normalized_shape, weight, bias, eps)
+    x = x.contiguous()
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     count = math.prod(normalized_shape)
     mean = total(x, dims, True, "moments") / count

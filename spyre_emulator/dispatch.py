@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from spyre_emulator import constraints, fallbacks, kernels, memory, operators, private, recording, settings
-from spyre_emulator.dtypes import DLFLOAT
+from spyre_emulator.dtypes import DLFLOAT, shadow_dtype
 from spyre_emulator.kernels import Kernel
 from spyre_emulator.memory import codes_of, readable, shadow, wrap
 from spyre_emulator.numerics import round_
-from spyre_emulator.outcomes import guess, operand_dtypes, outcome_of
+from spyre_emulator.outcomes import check_operands, guess, operand_dtypes, outcome_of
 
 OpOverload = private.OpOverload
 Tensor = torch.Tensor
@@ -139,11 +140,16 @@ def _padded(dtypes: Sequence[Any], count: int) -> Sequence[Any]:
 
 def view(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Device views for an operator that has no device-independent kernel, found on the shadow."""
-    base = args[0]
+    base: Tensor = args[0]
     result = op(*[host_argument(a) for a in args], **{k: host_argument(v) for k, v in kwargs.items()})
 
     def device_view(r: Tensor) -> Tensor:
-        return private.as_strided(base, r.shape, r.stride(), int(r.storage_offset()))
+        offset = int(r.storage_offset())
+        if r.dtype is shadow_dtype(base.dtype):
+            return private.as_strided(base, r.shape, r.stride(), offset)
+        if base.dtype in DLFLOAT:
+            raise RuntimeError(f"spyre: {op} has no view of {base.dtype}; convert the tensor to float32 first")
+        return private.make_tensor(base.untyped_storage(), offset, r.shape, r.stride(), r.dtype)
 
     return type(result)(map(device_view, result)) if isinstance(result, (tuple, list)) else device_view(result)
 
@@ -151,18 +157,20 @@ def view(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 class MutatingCall:
     """An operator that writes into arguments: the functional kernel, then a copy; or in place where values move."""
 
-    __slots__ = ("eager", "functional", "in_place", "op", "targets")
+    __slots__ = ("eager", "functional", "in_place", "op", "returned", "targets")
 
     def __init__(self, op: OpOverload, functional: OpOverload | None) -> None:
         self.op = op
         self.functional = functional
         self.eager = EagerCall(functional) if functional is not None else None
-        self.in_place = kernels.lookup(functional).in_place if functional is not None else None
         self.targets = [
             (i, a.name, a.kwarg_only)
             for i, a in enumerate(op._schema.arguments)
             if a.alias_info is not None and a.alias_info.is_write
         ]
+        out = any(keyword for _, _, keyword in self.targets)
+        self.in_place = None if functional is None or out else kernels.lookup(functional).in_place
+        self.returned = _written_returns(op)
 
     def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         return [kwargs.get(name) if keyword or i >= len(args) else args[i] for i, name, keyword in self.targets]
@@ -170,18 +178,28 @@ class MutatingCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         written = self._written(args, kwargs)
         for target in written:
-            if isinstance(target, Tensor) and not target.is_cpu and memory.is_reinterpreted(target):
-                raise RuntimeError(
-                    f"spyre: {self.op} writes through a view of another dtype ({target.dtype}); "
-                    f"write to the tensor it was made from"
-                )
+            self._check_target(target)
         if self.eager is None:
             return self._directly(args, kwargs, written)
         if self.in_place is not None and not kernels.is_hooked(self.eager.op):
+            outcome_of(self.eager.kernel, args, kwargs)  # raises for operands that the operator does not take
             self.eager._book(args, kwargs)
             self.in_place(*[host_argument(a) for a in args], **{k: host_argument(v) for k, v in kwargs.items()})
             return written[0]
         return self._functionally(args, kwargs, written)
+
+    def _check_target(self, target: Any) -> None:
+        if not isinstance(target, Tensor):
+            return
+        if target.is_cpu:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but {self.op} on spyre:0 writes into a tensor on cpu"
+            )
+        if memory.is_reinterpreted(target):
+            raise RuntimeError(
+                f"spyre: {self.op} writes through a view of another dtype ({target.dtype}); "
+                f"write to the tensor it was made from"
+            )
 
     def _functionally(self, args: tuple[Any, ...], kwargs: dict[str, Any], written: list[Any]) -> Any:
         assert self.eager is not None
@@ -189,7 +207,8 @@ class MutatingCall:
         inputs = {k: v for k, v in kwargs.items() if k not in names}
         result = self.eager(*args, **inputs)
         results = result if isinstance(result, (tuple, list)) else (result,)
-        for target, value in zip(written, results, strict=True):
+        for (_, _, keyword), target, value in zip(self.targets, written, results, strict=True):
+            _fit(target, value, resizes=keyword)
             store(target, value)
         return written[0] if len(written) == 1 else tuple(written)
 
@@ -198,6 +217,7 @@ class MutatingCall:
         for record in recording.active:
             record.eager[(self.op, False, recording.operand_key((*args, *kwargs.values())), False)] += 1
         fallbacks.check_eager(self.op, args, kwargs)
+        check_operands(self.op, args, kwargs)
         host_args = [host_argument(a) for a in args]
         host_kwargs = {k: host_argument(v) for k, v in kwargs.items()}
         result = self.op(*host_args, **host_kwargs)
@@ -209,12 +229,23 @@ class MutatingCall:
         return self._returned(args, kwargs, written, result)
 
     def _returned(self, args: Any, kwargs: dict[str, Any], written: list[Any], result: Any) -> Any:
-        returns = self.op._schema.returns
-        if not returns:
+        if not self.op._schema.returns:
             return None
-        if all(r.alias_info is not None and r.alias_info.is_write for r in returns):
-            return written[0] if len(returns) == 1 else tuple(written)
+        if self.returned is not None:
+            returned = [written[i] for i in self.returned]
+            return returned[0] if len(returned) == 1 else tuple(returned)
         return _wrap_all(result, guess(kernels.lookup(self.op), args, kwargs, result).dtypes)
+
+
+def _written_returns(op: OpOverload) -> list[int] | None:
+    """Which written argument each result of `op` is; None where a result is a new tensor.
+
+    PyTorch ends the process when a kernel hands it more results than the schema has.
+    """
+    sets = [a.alias_info.before_set for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    if not all(r.alias_info is not None and r.alias_info.before_set in sets for r in op._schema.returns):
+        return None
+    return [sets.index(r.alias_info.before_set) for r in op._schema.returns if r.alias_info is not None]
 
 
 def _settle(target: Any, host: Any) -> None:
@@ -232,10 +263,24 @@ def _settle(target: Any, host: Any) -> None:
         private.set_storage(target, replaced.untyped_storage(), 0, host.shape, host.stride())
 
 
+def _fit(target: Tensor, value: Tensor, resizes: bool) -> None:
+    """Give an ``out=`` tensor the shape of `value`, as PyTorch does; an in-place target needs to have it."""
+    if target.shape == value.shape:
+        return
+    wanted, found = list(value.shape), list(target.shape)
+    if not resizes:
+        raise RuntimeError(f"output with shape {found} doesn't match the broadcast shape {wanted}")
+    if target.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {found}, which does not match the "
+            f"required output shape {wanted}; pass out=tensor.resize_(0) to reuse its memory",
+            stacklevel=3,
+        )
+    target.resize_(value.shape)
+
+
 def store(target: Tensor, value: Tensor) -> None:
-    """Copy device `value` into device `target`, which is resized first where it was empty."""
-    if target.shape != value.shape and target.numel() == 0:
-        target.resize_(value.shape)
+    """Copy device `value` into device `target` of the same shape."""
     if not torch.can_cast(value.dtype, target.dtype):
         raise RuntimeError(f"result type {value.dtype} can't be cast to the desired output type {target.dtype}")
     host = shadow(target)
@@ -276,14 +321,17 @@ def functional_of(op: OpOverload) -> OpOverload | None:
     if packet is None or name.startswith("_foreach") or len(schema.returns) != len(written):
         return None
     dropped = set() if in_place else written
-    wanted = [(a.name, str(a.type)) for a in schema.arguments if a.name not in dropped]
+    inputs = [a for a in schema.arguments if a.name not in dropped]
+    wanted = [(a.name, str(a.type)) for a in inputs]
     for overload in packet.overloads():
         candidate: OpOverload = getattr(packet, overload)
         arguments = candidate._schema.arguments
         if any(a.alias_info is not None for a in arguments):
             continue
-        if [(a.name, str(a.type)) for a in arguments] == wanted and len(candidate._schema.returns) == len(written):
-            return candidate
+        if [(a.name, str(a.type)) for a in arguments] != wanted or len(candidate._schema.returns) != len(written):
+            continue
+        if all(a.has_default_value() or not b.has_default_value() for a, b in zip(arguments, inputs, strict=True)):
+            return candidate  # a call that leaves an argument out leaves it out for both
     return None
 
 

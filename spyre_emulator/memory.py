@@ -95,6 +95,9 @@ def _flat(host: torch.Tensor) -> torch.Tensor:
 
 def wrap(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A device tensor of logical `dtype` over shadow `host`, which it shares and keeps alive."""
+    if host.layout is not torch.strided or host.is_quantized:
+        kind = "a quantized tensor" if host.is_quantized else f"a tensor of layout {host.layout}"
+        raise NotImplementedError(f"spyre: the result is {kind}, which the device has not; compute it on .cpu()")
     source = host.untyped_storage()
     nbytes = source.nbytes()
     shadow_size = host.element_size()

@@ -88,7 +88,7 @@ def is_dense(x: torch.Tensor) -> bool:
 def round_(x: torch.Tensor, rule: Rule | None = None) -> torch.Tensor:
     """`x` itself (float32, CPU, any strides), its values rounded to DLFloat16."""
     rule = rule or RULES[settings.current.rounding]
-    if x.numel() == 0:
+    if x.numel() == 0 or x.layout is not torch.strided:  # other layouts are refused where they would enter the device
         return x
     if not is_dense(x):
         return x.copy_(round_(x.contiguous(), rule))

@@ -152,11 +152,9 @@ def attention(args: Operands, dtypes: Dtypes) -> Operands | None:
         return None
     tiles = -(-length // lanes) * lanes
     bias = rest[0] if rest else None
-    if bias is None or bias.shape[-1] != length:
-        start = query.new_zeros((query.shape[-2], length)) if bias is None else bias.expand(*bias.shape[:-1], length)
-        if bias is None and len(rest) > 2 and rest[2]:
-            start = start.masked_fill(torch.ones_like(start, dtype=torch.bool).triu(1), -math.inf)
-        bias = start
+    bias = query.new_zeros((query.shape[-2], length)) if bias is None else bias.expand(*bias.shape[:-1], length)
+    if len(rest) > 2 and rest[2]:
+        bias = bias.masked_fill(torch.ones(query.shape[-2], length, dtype=torch.bool, device="cpu").triu(1), -math.inf)
     scores = masked(padded(bias, -1, lanes), -1, length, "attention")
     images = [masked(padded(x, -2, lanes), -2, length, "matmul") for x in (key, value)]
     assert scores.shape[-1] == tiles

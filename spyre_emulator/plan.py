@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from spyre_emulator.nodes import (
     value_of,
     values_of,
 )
+from spyre_emulator.outcomes import check_operands
 from spyre_emulator.placement import Memory, plan_memory, usable_scratchpad
 from spyre_emulator.propagation import Layouts, propagate
 from spyre_emulator.recording import Key, PlanFacts
@@ -29,8 +31,14 @@ from spyre_emulator.steps import COPIES, Step, host_constant, is_sole_update, ki
 Tensor = torch.Tensor
 
 
+_RESHAPES = (private.aten.view.default, private.aten._unsafe_view.default)
 COMPUTES = ("native", "fallback")
 """Kinds of steps that are operators."""
+
+
+def _encoding(kernel: kernels.Kernel, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call` with numbers that are known at run time alone (symbolic sizes) encoded, as eager execution does."""
+    return lambda *args, **kwargs: call(*kernels.encoded(kernel, args), **kwargs)
 
 
 class Plan:
@@ -88,19 +96,23 @@ class Plan:
             found = self.layouts.restickifies.get(node, ())
             return Step(node, "copy", copy.make(node), args[: copy.arity], {}, restickifies=found)
         kernel = kernels.lookup(target)
-        if kernel.is_view:
-            return Step(node, "view", kernel.compute, args, kwargs)
+        if kernel.is_view:  # a result may lie otherwise than the traced one, where a view of it is a copy
+            call = Tensor.reshape if target in _RESHAPES else kernel.compute
+            return Step(node, "view", call, args, kwargs)
         return self._operator(node, kernel, args, kwargs)
 
     def _operator(self, node: Node, kernel: kernels.Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
         found = self.layouts.restickifies.get(node, ())
         self._check(node, kernel, found)
+        check_operands(kernel.op, tuple(values_of(node.args)), {k: value_of(v) for k, v in node.kwargs.items()})
         outcome = kernels.outcome(kernel, operand_dtypes(node), logical_dtypes(node))
         if outcome.half and kernel.numbers:
             args = kernels.encoded(kernel, args)
         call = functools.partial(kernel.compute, half=outcome.half) if kernel.program else kernel.compute
         if kernel.in_place is not None and is_sole_update(node):
             call = kernel.in_place
+        if outcome.half and any(isinstance(a, Node) and not isinstance(value_of(a), Tensor) for a in args):
+            call = _encoding(kernel, call)
         return Step(node, self._kinds[node], call, args, kwargs, outcome.rounds, restickifies=found)
 
     def _check(self, node: Node, kernel: kernels.Kernel, found: tuple[Any, ...]) -> None:

@@ -108,6 +108,11 @@ def empty_strided(
     return wrap(torch.empty_strided(size, stride, dtype=shadow_dtype(logical), device="cpu"), logical)
 
 
+def zeros(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Tensor:
+    """aten::_efficientzerotensor, the tangents of forward-mode gradients: PyTorch's has no storage to share."""
+    return empty(size, dtype, device=device).zero_()
+
+
 def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """aten::as_strided"""
     return private.as_strided(x, size, stride, storage_offset)
@@ -136,6 +141,8 @@ def set_storage(x: Tensor, source: Any) -> Tensor:
 
 def resize(x: Tensor, size: Any, memory_format: Any = None) -> Tensor:
     """aten::resize_; a larger storage is allocated where needed, keeping what was there."""
+    if memory_format is None and torch.Size(size) == x.shape:
+        return x
     count = torch.Size(size).numel()
     storage = x.untyped_storage()
     needed = (x.storage_offset() + count) * x.element_size()
@@ -190,6 +197,14 @@ def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     return wrap(host.clone(memory_format=memory_format or torch.preserve_format), x.dtype)
 
 
+def keeps_parameters(x: Tensor, source: Tensor) -> bool:
+    """aten::_has_compatible_shallow_copy_type: ``Module.to`` moves a parameter rather than making another.
+
+    Without it PyTorch, which answers no for devices it does not know, takes weights apart that a model ties.
+    """
+    return True
+
+
 def local_scalar(x: Tensor) -> Any:
     """aten::_local_scalar_dense: the element as a Python number, through the host's dtype."""
     from spyre_emulator.conversions import to_host
@@ -215,7 +230,9 @@ def _register_memory() -> None:
         "_to_copy": to_copy,
         "clone": clone,
         "lift_fresh_copy": clone,
+        "_efficientzerotensor": zeros,
         "_local_scalar_dense": local_scalar,
+        "_has_compatible_shallow_copy_type": keeps_parameters,
         "_thnn_fused_lstm_cell": recurrent.lstm_cell,
         "_thnn_fused_gru_cell": recurrent.gru_cell,
     }

@@ -71,8 +71,12 @@ def _checked(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
 def _cores(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 32:
+    if not _is_number(text) or not 1 <= int(text) <= 32:
         raise SettingError(f"SENCORES={text!r}: must be a number from 1 to 32")
     return int(text)
 
@@ -101,7 +105,7 @@ _SIZES = {
 
 
 def _size(name: str, text: str) -> int:
-    if not text.isdigit():
+    if not _is_number(text):
         raise SettingError(f"{name}={text!r}: must be a number of bytes")
     return int(text)
 

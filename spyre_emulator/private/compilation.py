@@ -95,6 +95,8 @@ def register_dynamo(backend: Callable[..., Any]) -> None:
         def get_raw_stream(device_idx: int) -> int:
             return 0
 
+    # Kernels run between graph breaks too, where Dynamo would trace their Python and count its breaks as the model's.
+    torch._dynamo.trace_rules.add(__name__.partition(".")[0])
     register_interface_for_device(DEVICE_NAME, SpyreInterface)
     register_backend(backend, name=DEVICE_NAME)
 
@@ -104,6 +106,12 @@ def inductor_error(inner: Exception) -> Exception:
     from torch._inductor.exc import InductorError
 
     return InductorError(inner, None)
+
+
+def is_fake(value: Any) -> bool:
+    """Whether `value` is a tensor that tracing made, without contents."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(value, module.FakeTensor)
 
 
 def size_hint(dim: Any) -> int:

@@ -58,6 +58,7 @@ WRITES = {
     "indexed addition": lambda x: x.__setitem__([0, 2], x[[0, 2]] + 1),
     "fill a strided view": lambda x: x[::2, ::3].fill_(7),
     "index_copy_": lambda x: x.index_copy_(0, torch.tensor([3, 1], device=x.device), x[:2].clone()),
+    "indexed column": lambda x: x.__setitem__((slice(None), torch.tensor([3, 1], device=x.device)), x[:, :2].clone()),
     "clamp_ and relu_": lambda x: x.clamp_(-0.5, 0.5).relu_(),
     "zero_ and sub_": lambda x: x[1].zero_().sub_(3),
     "scatter_": lambda x: x.scatter_(1, torch.zeros(4, 1, dtype=torch.int64, device=x.device), x[:, 5:].clone()),
@@ -286,3 +287,148 @@ def test_the_module_tells_about_the_card():
     with torch.spyre.stream(stream):
         assert torch.spyre.current_stream() == stream
     assert torch.spyre.current_stream().stream_id == 0
+
+
+def index(*values):
+    return torch.tensor(values, device=DEVICE)
+
+
+@pytest.mark.parametrize(("name", "where"), [("index_copy", (2,)), ("scatter", ((0,) * 6,))])
+def test_out_forms_leave_their_operands_alone(name, where):
+    device, host = both(4, 6)
+    out = torch.zeros_like(device)
+    getattr(torch, name)(device, 0, index(*where), device[1:2], out=out)
+    close(out, getattr(torch, name)(host, 0, index(*where).cpu(), host[1:2]))
+    close(device, host)
+
+
+def test_an_out_tensor_of_another_shape_is_resized():
+    device, host = both(4, 6)
+    out = torch.empty(3, dtype=torch.float16, device=DEVICE)
+    with pytest.warns(UserWarning, match="was resized since it had shape"):
+        torch.mul(device, 2, out=out)
+    close(out, host * 2)
+
+
+def test_results_follow_the_schema_where_more_is_written():
+    x, ones, mean = both(2, 3, 4)[0], torch.ones(3, device=DEVICE).half(), torch.zeros(3, device=DEVICE).half()
+    outs = {n: torch.empty(0, device=DEVICE) for n in ("save_mean", "save_invstd")}
+    outs["out"] = torch.empty(0, dtype=torch.float16, device=DEVICE)
+    results = torch.ops.aten._native_batch_norm_legit.out(
+        x, ones, mean, mean.clone(), ones.clone(), True, 0.1, 1e-5, **outs
+    )
+    assert [r.shape for r in results] == [(2, 3, 4), (3,), (3,)]
+
+
+F = torch.nn.functional
+REFUSED = {
+    "a broader operand in place": (lambda x: x[0].add_(x), "doesn't match the broadcast shape"),
+    "a host tensor as target": (lambda x: torch.ones(4, 6).half().add_(x), "same device"),
+    "layer norm of another width": (lambda x: F.layer_norm(x, (5,)), "normalized_shape"),
+    "RMSNorm of another width": (lambda x: F.rms_norm(x, (5,)), "normalized_shape"),
+    "RMSNorm weight": (lambda x: F.rms_norm(x, (6,), x[0, :5]), "weight"),
+    "mm": (lambda x: x @ x.t().float(), "same dtype"),
+    "linear": (lambda x: F.linear(x, x.float()), "same dtype"),
+    "bfloat16": (lambda x: x @ x.t().bfloat16(), "same dtype"),
+    "addmm": (lambda x: torch.addmm(x[:, :1].float(), x, x.t()), "dtype"),
+    "conv": (lambda x: F.conv1d(x, x[None, :, :2].float()), "same|type"),
+    "index_copy_": (lambda x: x.index_copy_(0, index(0), x[:1].float()), "same dtype"),
+    "index_put_": (lambda x: x.index_put_((index(0),), x[:1].float()), "dtypes match"),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None].float(), x[None, None]),
+        "same dtype",
+    ),
+    "attention mask": (
+        lambda x: F.scaled_dot_product_attention(*[x[None, None]] * 3, x[:, :4].bfloat16()),
+        "attn_mask dtype",
+    ),
+    "complex halves": (lambda x: torch.view_as_complex(x.view(4, 3, 2)), "convert the tensor to float32"),
+    "sparse": (lambda x: x.to_sparse(), "sparse_coo, which the device has not"),
+    "quantized": (lambda x: torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8), "a quantized tensor"),
+}
+
+
+@pytest.mark.parametrize(("use", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_pytorch_refuses_is_refused_although_shadows_would_do(use, message):
+    with pytest.raises((RuntimeError, NotImplementedError), match=message):
+        use(both(4, 6)[0])
+
+
+def test_a_compiled_matmul_of_mixed_dtypes_is_refused():
+    device, _ = both(4, 6)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="same dtype"):
+        torch.compile(lambda a, b: a @ b)(device, device.t().float())
+
+
+def test_a_failed_call_does_not_change_later_dtypes():
+    device, _ = both(3, 4)
+    with pytest.raises(RuntimeError):
+        torch.atan2(device, torch.ones(5, 7, device=DEVICE))
+    assert torch.atan2(device, torch.ones(3, 4, device=DEVICE)).dtype is torch.float32
+    with pytest.raises(IndexError):
+        device.prod(7, dtype=torch.float32)
+    assert device.prod(1, dtype=torch.float32).dtype is torch.float32
+
+
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"scale": -0.3}, {"scale": 0.0}])
+def test_attention_with_mask_and(options):
+    device, host = both(1, 2, 70, 8)
+    mask = torch.randn(70, 70).bfloat16()
+    attention = torch.nn.functional.scaled_dot_product_attention
+    close(attention(*[device] * 3, mask.half().to(DEVICE), **options), attention(*[host] * 3, mask.float(), **options))
+
+
+def test_complex_views_of_float32():
+    device, host = both(4, 6, dtype=torch.float32)
+
+    def rotated(x):
+        return torch.view_as_real(torch.view_as_complex(x.view(4, 3, 2)) * torch.view_as_complex(x[:1].view(1, 3, 2)))
+
+    close(rotated(device), rotated(host), 1e-5)
+
+
+def test_moving_a_module_keeps_its_parameters_and_their_ties():
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Linear(3, 5, bias=False))
+    model[1].weight = model[0].weight
+    parameter = model[0].weight
+    model.half().to(DEVICE)
+    assert model[0].weight is model[1].weight is parameter
+    assert parameter.device.type == DEVICE
+    assert model.cpu()[1].weight is parameter
+
+
+NORMS = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_results_lie_as_pytorch_lays_them(norm):
+    device, host = both(2, 6, 4)
+    assert norm(device.transpose(1, 2)).stride() == norm(host.transpose(1, 2)).stride()
+
+    def flattened(x):
+        return norm(x.transpose(1, 2)).view(8, 6) * 2
+
+    torch._dynamo.reset()
+    close(torch.compile(flattened)(device), flattened(host))
+
+
+def test_resizing_to_the_same_shape_keeps_the_values_in_place():
+    device, host = both(4, 6)
+    close(device.t().resize_as_(torch.empty(6, 4, device=DEVICE)), host.t())
+
+
+def test_forward_mode_gradients():
+    layer, x = torch.nn.Linear(4, 2), torch.randn(3, 4)
+    device = copy.deepcopy(layer).to(DEVICE)
+    _, tangent = torch.func.jvp(device, (x.to(DEVICE),), (x.to(DEVICE),))
+    close(tangent.detach(), torch.func.jvp(layer, (x,), (x,))[1].detach(), 1e-5)
+
+
+def test_channel_dropout():
+    dropped = torch.nn.functional.dropout2d(torch.ones(1, 64, 2, 2, device=DEVICE).half(), 0.5, training=True).cpu()
+    assert sorted(dropped.unique().tolist()) == [0.0, 2.0]

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from spyre_emulator import settings
+
 
 def python(code: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -45,3 +47,9 @@ def test_environment_variables_are_read_and_checked():
     )
     assert result.stdout.split() == ["4", "truncate", "torch"]
     assert "SENCORES='33': must be a number from 1 to 32" in result.stderr
+
+
+@pytest.mark.parametrize("variable", ["SENCORES", "SPYRE_EMULATOR_DEVICE_MEMORY"])
+def test_digits_that_are_no_number_are_told_with_their_variable(variable):
+    with pytest.raises(settings.SettingError, match=variable):
+        settings.from_environment({variable: "\u00b2"})

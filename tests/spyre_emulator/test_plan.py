@@ -174,3 +174,14 @@ def test_odd_graphs_are_planned_dumped_and_give_the_same_bits(function, rows):
         assert compiled.dtype is eager.dtype
         assert torch.equal(compiled.cpu().nan_to_num(7.0), eager.cpu().nan_to_num(7.0))
     assert len(json.loads(plan.json())["steps"]) == len(plan.text().splitlines()) - 3
+
+
+def test_symbolic_numbers_are_encoded_like_constants():
+    def f(x):
+        return x + x.shape[0] / 3
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, dynamic=True)
+    for length in (5, 7):
+        x = torch.randn(length, 6).half().to("spyre")
+        assert torch.equal(compiled(x).cpu(), f(x).cpu())

@@ -3,7 +3,7 @@
 import torch
 
 import spyre_emulator
-from spyre_emulator import OpVariant
+from spyre_emulator import OpVariant, private
 
 
 def half(*shape):
@@ -96,3 +96,15 @@ def test_configuration_names_what_acts_on_results():
     assert configuration["rounding_kernel"] in ("c", "torch")
     assert configuration["faults"] == ""
     assert all(isinstance(v, str) for v in configuration.values())
+
+
+def test_kernels_that_run_between_graph_breaks_are_not_traced():
+    def f(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return torch.sort(y.cpu().to("spyre"))[0] * y.sum().item()
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.compile(f)(torch.ones(2, 3).half().to("spyre"))
+    assert private.graph_breaks() == 2
