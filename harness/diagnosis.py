@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from harness import environment
+from harness.checkpoints.scrub import scrub
 from harness.options import default_cache
 from harness.records import Record
 
@@ -64,7 +65,7 @@ def _hub() -> Finding:
         host, port = endpoint.hostname or "", endpoint.port or (443 if endpoint.scheme == "https" else 80)
     except ValueError as error:
         return Finding(
-            name="hub", usable=False, text=f"HF_ENDPOINT is {written!r}: {error}; set it to a URL or unset it"
+            name="hub", usable=False, text=f"HF_ENDPOINT is {scrub(written)!r}: {error}; set it to a URL or unset it"
         )
     try:
         with socket.create_connection((host, port), timeout=3):

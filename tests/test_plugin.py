@@ -22,6 +22,7 @@ from tests.conformance_site import Finished, Site
 CPU = {"target": ["cpu"], "mode": ["eager"], "dtype": ["float16"]}
 TOKEN = "hf_" + "Q7x" * 11
 SECRET = "correct-horse-battery"
+PASSWORD = "swordfish-of-the-index"
 
 
 def cpu_case(model: str) -> str:
@@ -30,7 +31,8 @@ def cpu_case(model: str) -> str:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    site = Site(tmp_path_factory.mktemp("site"), environ={"HF_TOKEN": TOKEN, "MY_API_KEY": SECRET})
+    environ = {"HF_TOKEN": TOKEN, "MY_API_KEY": SECRET, "HF_ENDPOINT": f"http://me:{PASSWORD}@127.0.0.1:9"}
+    site = Site(tmp_path_factory.mktemp("site"), environ=environ)
     return site.rows({name: {} for name in ("a", "b", "c", "hostile")}, axes=CPU)
 
 
@@ -71,12 +73,13 @@ def test_hostile_texts_and_secrets_are_harmless(mixed: Finished) -> None:
             texts[path.name] = path.read_bytes().decode(errors="replace")
     assert len(texts) > 7
     for name, text in texts.items():
-        for secret in (TOKEN, SECRET, "hf_zzzz"):
+        for secret in (TOKEN, SECRET, PASSWORD, "hf_zzzz"):
             assert secret not in text, f"{secret} in {name}"
     result = mixed.results["hostile"]
     assert "<script>alert(1)</script> \x1b[31m & ]]>" in result.outcome.message
     assert result.outcome.message.endswith("'hf_***' *** *** ünï")
-    assert "\x1b" not in texts["junit.xml"]
+    assert not any("\x1b" in texts[name] for name in ("junit.xml", "output", "errors"))
+    assert mixed.stored.run.environment.variables["HF_ENDPOINT"] == "http://127.0.0.1:9"
 
 
 def test_packages_that_changed_under_a_run_are_named() -> None:

@@ -383,6 +383,16 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     RunWriter(tmp_path, run_of("a")).close()
 
 
+def test_secrets_are_taken_out_of_what_a_run_says_of_itself(tmp_path: Path) -> None:
+    run = run_of("a", selection="-k SECRET")
+    variables = {"HF_ENDPOINT": "http://me:SECRET@mirror"}
+    run = run.model_copy(update={"environment": run.environment.model_copy(update={"variables": variables})})
+    RunWriter(tmp_path, run, clean=lambda text: text.replace("SECRET", "***")).finish(LATER, 0)
+    stored = read_run(tmp_path).run
+    assert (stored.selection, stored.environment.variables) == ("-k ***", {"HF_ENDPOINT": "http://me:***@mirror"})
+    assert (stored.plan, stored.started) == (run.plan, run.started)
+
+
 def test_secrets_are_taken_out_of_every_text_but_the_case(tmp_path: Path) -> None:
     told = result("a", Status.FAIL, 'SECRET "quoted" failed', log="logs/SECRET").model_copy(
         update={"outcome": Outcome(kind=OutcomeKind.CRASH, message="with SECRET\n", detail="é\x00 SECRET")}

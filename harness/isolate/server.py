@@ -39,6 +39,9 @@ SECRET_NAME = re.compile(r"(?i)(token|password|passwd|secret|api_?key|credential
 """Names of environment variables whose value is a secret, by the habits of CI systems and the Hub. No worker
 needs one after the resolve stage, so none has one."""
 
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+"""As addresses of indexes, proxies and Hubs have them."""
+
 _lock = threading.Lock()
 _started: WeakSet[BaseProcess] = WeakSet()
 """multiprocessing has one fork server in a process, however many objects stand for it."""
@@ -190,8 +193,9 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 def _environment() -> Iterator[None]:
     before = dict(os.environ)
     os.environ.update(FROZEN_ENVIRONMENT)
-    for name in filter(SECRET_NAME.search, before):
-        del os.environ[name]
+    for name, value in before.items():
+        if SECRET_NAME.search(name) or _CREDENTIALS.search(value):
+            os.environ.pop(name, None)
     try:
         yield
     finally:

@@ -60,8 +60,8 @@ class RunWriter:
         Raises StoreError while another process writes there.
         """
         self.directory = directory
-        self._run = run
         self._clean = clean
+        self._run = self._without_secrets(run)
         self._lock = threading.Lock()
         (directory / "logs").mkdir(parents=True, exist_ok=True)
         # A descriptor opened once: a disk that fills later cannot stop us from opening it.
@@ -69,7 +69,7 @@ class RunWriter:
         try:
             self._be_alone()
             self._last = repair_tail(directory / CASES_FILE)
-            self._write_run(run)
+            self._write_run(self._run)
         except BaseException:
             os.close(self._cases)
             raise
@@ -125,6 +125,11 @@ class RunWriter:
 
     def _write_run(self, run: Run) -> None:
         write_atomically(self.directory / RUN_FILE, _parts_of(run))
+
+    def _without_secrets(self, run: Run) -> Run:
+        """The run without secrets in anything but the plan: variables hold addresses, and these credentials."""
+        told: dict[str, Any] = _each_text(run.model_dump(mode="json", exclude={"plan"}), self._clean)
+        return Run.model_validate({**told, "plan": run.plan})
 
     def _text(self, result: CaseResult) -> str:
         """The result as JSON, without secrets in anything but the case, which comes from the manifest."""

@@ -232,8 +232,9 @@ def test_workers_inherit_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     plain = ("TOKENS_PER_STEP", "PATH", "MARKER")
     for name in (*secret, "TOKENS_PER_STEP", "MARKER"):
         monkeypatch.setenv(name, "a value of some length")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret@index.example/simple")
     own = Isolator()
-    ended = run(own, "list_environment", " ".join(secret + plain), tmp_path / "log")
+    ended = run(own, "list_environment", " ".join((*secret, "PIP_INDEX_URL", *plain)), tmp_path / "log")
     own.close()
     assert ended.value == '{"text":"TOKENS_PER_STEP PATH MARKER"}'
 
