@@ -14,7 +14,7 @@ import torch
 
 from spyre_emulator import settings
 from spyre_emulator.accumulation import OperatorClass, total
-from spyre_emulator.numerics import decode, round_, round_scalar
+from spyre_emulator.numerics import LARGEST, decode, round_, round_scalar
 
 Tensor = torch.Tensor
 
@@ -42,11 +42,19 @@ def _in_order(x: Tensor) -> Tensor:
     return x if channels_last else x.contiguous()
 
 
+def _narrowed(x: Tensor) -> Tensor:
+    """Float32 `x` as DLFloat16, finite numbers saturated.
+
+    Masks of float32 models hold its smallest number: taken for -Inf it makes NaN of rows that are masked as a whole.
+    """
+    return round_(torch.where(torch.isinf(x), x, x.clamp(-LARGEST, LARGEST)))
+
+
 def softmax(x: Tensor, dim: int, half_to_float: bool = False, *, half: bool) -> Tensor:
     """max, sub, exp, sum, realdiv, all in 16 bit; a float32 input is computed in 16 bit too (torch-spyre PR 2012)."""
     if x.numel() == 0 or x.dim() == 0 or x.dtype is not torch.float32:
         return torch.softmax(x, dim)
-    values = _in_order(x) if half else round_(_in_order(x).clone())
+    values = _in_order(x) if half else _narrowed(_in_order(x))
     weights = exponential(round_(values - values.amax(dim, keepdim=True)))
     denominator = round_(total(weights, [dim], True, "softmax"))
     return round_(weights / denominator)

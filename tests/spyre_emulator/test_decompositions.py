@@ -118,3 +118,9 @@ def test_every_result_of_a_16_bit_dtype_is_a_dlfloat16_number(dtype):
     for result in (x * x, x.exp(), x @ x.t(), x.cumsum(0), torch.sin(x), x.std(-1), torch.erf(x), x.double().to(dtype)):
         assert result.dtype is dtype
         assert is_dlfloat(result.float().cpu())
+
+
+def test_softmax_of_a_float32_row_that_is_masked_as_a_whole_is_even():
+    masked = torch.full((2, 4), torch.finfo(torch.float32).min)
+    masked[1, 0] = 0.0
+    assert masked.to("spyre").softmax(-1).cpu().tolist() == [[0.25] * 4, [1.0, 0.0, 0.0, 0.0]]
