@@ -49,6 +49,7 @@ def test_healthy_cases_pass_beside_dying_ones(drilled: Finished) -> None:
     }
     assert drilled.stored.missing == ()
     assert drilled.stored.problems == ()
+    assert drilled.errors == "", "nothing is left over that Python's own keeper of resources would complain of"
 
 
 @pytest.mark.parametrize("stage", STAGES)
