@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import resource
@@ -38,7 +39,17 @@ from harness.records import (
     Verdict,
     WheelSource,
 )
-from harness.store import CASES_FILE, RUN_FILE, RunWriter, merge, new_run_id, read_run, run_id_for, write_atomically
+from harness.store import (
+    CASES_FILE,
+    DAMAGED_FILE,
+    RUN_FILE,
+    RunWriter,
+    merge,
+    new_run_id,
+    read_run,
+    run_id_for,
+    write_atomically,
+)
 
 NOON = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 LATER = datetime(2026, 1, 31, 13, 0, 0, tzinfo=UTC)
@@ -106,6 +117,26 @@ def test_what_was_planned_and_has_no_result_is_named(tmp_path: Path) -> None:
     RunWriter(tmp_path, run_of("a", "b", "c")).append(result("b"))
     assert read_run(tmp_path).missing == (case("a").id, case("c").id)
     assert read_run(tmp_path).run.finished is None
+
+
+def test_a_resumed_run_sets_damaged_lines_aside(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path, run_of("a", "b", "c"))
+    for name in "abc":
+        writer.append(result(name))
+    writer.close()
+    path = tmp_path / CASES_FILE
+    first, second, third = path.read_bytes().splitlines(keepends=True)
+    damaged = second[:50] + b"\x00\xff" + second[52:]
+    path.write_bytes(first + damaged + third[:-9])
+    stored = read_run(tmp_path)
+    assert [problem.split(":")[1] for problem in stored.problems] == ["2", "3"]
+    with contextlib.closing(RunWriter(tmp_path, stored.run)) as again:
+        assert statuses(tmp_path) == {"a": "PASS fine"}
+        again.append(result("b"))
+        again.append(result("c"))
+    assert read_run(tmp_path).problems == ()
+    assert statuses(tmp_path) == {"a": "PASS fine", "b": "PASS fine", "c": "PASS fine"}
+    assert (tmp_path / DAMAGED_FILE).read_bytes() == damaged
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40, -1])

@@ -5,13 +5,14 @@ to the disk as the case ends), ``logs/`` and, when the run has ended, ``ops.parq
 ``metrics.parquet``. Every file but cases.jsonl is replaced as a whole or not at all.
 """
 
-from harness.store.layout import CASES_FILE, RUN_FILE
+from harness.store.layout import CASES_FILE, DAMAGED_FILE, RUN_FILE
 from harness.store.merge import merge
 from harness.store.read import StoredRun, read_plan, read_run, stream_results
 from harness.store.write import RunWriter, new_run_id, run_id_for, write_atomically
 
 __all__ = [
     "CASES_FILE",
+    "DAMAGED_FILE",
     "RUN_FILE",
     "RunWriter",
     "StoredRun",

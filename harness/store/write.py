@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from harness.errors import StoreError
 from harness.records import CaseResult, Run, Status
-from harness.store.layout import CASES_FILE, RUN_FILE
+from harness.store.layout import CASES_FILE, DAMAGED_FILE, RUN_FILE
 from harness.store.read import lines_of
 from harness.store.tables import write_tables
 
@@ -68,7 +68,7 @@ class RunWriter:
         self._cases = os.open(directory / CASES_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             self._be_alone()
-            self._last = repair_tail(directory / CASES_FILE)
+            self._last = repair(directory / CASES_FILE)
             self._write_run(self._run)
         except BaseException:
             os.close(self._cases)
@@ -160,26 +160,49 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def repair_tail(path: Path) -> dict[str, int]:
+def repair(path: Path) -> dict[str, int]:
     """Where the result that holds of each case begins, by case id.
 
-    Makes what is appended next start on a line of its own: completes a whole last line, cuts a torn one.
+    Makes what is appended next start on a line of its own: completes a whole last line, cuts a torn one. Lines that
+    cannot be read are set aside, in `DAMAGED_FILE` beside: their cases are run again, and the run is whole then.
     """
     last: dict[str, int] = {}
-    torn = None
+    unread: list[int] = []
     for line in lines_of(path):
-        torn = line if line.result is None else None
-        if line.result is not None:
+        if line.result is None:
+            unread.append(line.offset)
+        else:
             last[line.result.case.id] = line.offset
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - 1))
         if size and stream.read(1) != b"\n":
+            torn = unread.pop() if unread and unread[-1] > max(last.values(), default=-1) else None
             if torn is None:
                 stream.write(b"\n")
             else:
-                stream.truncate(torn.offset)
+                stream.truncate(torn)
+        _set_aside(stream, unread, path.with_name(DAMAGED_FILE))
     return last
+
+
+def _set_aside(stream: BinaryIO, offsets: list[int], aside: Path) -> None:
+    """Copy the lines at these offsets to ``aside``, and leave blank ones in their place."""
+    if not offsets:
+        return
+    lines = []
+    for offset in offsets:
+        stream.seek(offset)
+        lines.append(stream.readline())
+    with aside.open("ab") as kept:
+        kept.writelines(lines)
+        kept.flush()
+        os.fsync(kept.fileno())
+    for offset, line in zip(offsets, lines, strict=True):
+        stream.seek(offset)
+        stream.write(b" " * (len(line) - 1) + b"\n")
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def _sync_directory(directory: Path) -> None:
