@@ -1,8 +1,8 @@
 """Run <-> files: the only code that opens a run directory.
 
-A run directory holds ``run.json`` (plan, environment, totals), ``cases.jsonl`` (a line per case, flushed
-to the disk as the case ends), ``cases.damaged`` (lines that a resumed run could not read), ``logs/`` and, when the run has ended, ``ops.parquet`` and
-``metrics.parquet``. Every file but cases.jsonl is replaced as a whole or not at all.
+A run directory holds ``run.json`` (plan, environment, totals), ``cases.jsonl`` (a line per case, flushed to the disk
+as the case ends), ``cases.damaged`` (lines that a resumed run could not read), ``logs/`` and, when the run has ended,
+``ops.parquet`` and ``metrics.parquet``. Every file but cases.jsonl is replaced as a whole or not at all.
 """
 
 from harness.store.layout import CASES_FILE, DAMAGED_FILE, RUN_FILE
