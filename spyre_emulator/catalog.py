@@ -9,6 +9,7 @@ import torch
 
 from spyre_emulator import decompositions as programs
 from spyre_emulator import kernels, padding, private
+from spyre_emulator.conversions import largest
 from spyre_emulator.kernels import Kernel
 from spyre_emulator.numerics import round_
 
@@ -133,6 +134,7 @@ def fill() -> None:
     kernels.register(Kernel(aten.index_put.default, _index_put, program=True, scalars=False))
     kernels.register(Kernel(aten.histc.default, _histogram))
     kernels.register(Kernel(aten.bmm.default, aten.bmm.default, reads=READERS[aten.bmm.default]))
+    kernels.register(Kernel(aten.nan_to_num.default, aten.nan_to_num.default, complete=_replacements))
     for op in GEOMETRY:
         kernels.register(Kernel(op, op, scalars=False))
 
@@ -142,6 +144,13 @@ def _index_put(
 ) -> torch.Tensor:
     result: torch.Tensor = aten.index_put.default(x, indices, values, accumulate)  # the method takes no None
     return round_(result) if accumulate and half and x.dtype is torch.float32 else result
+
+
+def _replacements(args: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
+    """Arguments of nan_to_num: infinities become the ends of the logical dtype, not of the shadow's."""
+    x, nan, highest, lowest = (*args, None, None, None)[:4]
+    end = largest(dtype)
+    return x, nan, end if highest is None else highest, -end if lowest is None else lowest
 
 
 def _histogram(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:

@@ -34,6 +34,11 @@ leaving: list[ConversionHook] = []
 """Called as ``hook(device values, dtype, host values)`` for 16-bit floats that go to the host."""
 
 
+def largest(dtype: torch.dtype) -> float:
+    """The largest number of 16-bit `dtype` that the device receives, and that comes back finite."""
+    return _HALF_CLAMP if dtype is torch.float16 else LARGEST
+
+
 def to_device(host: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Shadow values of host tensor `host` as the device receives them for logical `dtype`.
 

@@ -43,6 +43,8 @@ class Kernel:
     """How it reads whole sticks, for the debug switch ``nan_padding``; None: it reads logical elements alone."""
     numbers: tuple[int, ...] = ()
     """Positions of the arguments that may be such numbers; filled in from the schema."""
+    complete: Callable[[tuple[Any, ...], torch.dtype], tuple[Any, ...]] | None = None
+    """Fills in numbers that were left out and depend on the 16-bit dtype, which shadows do not show."""
 
     def __post_init__(self) -> None:
         if self.scalars and not self.is_view:
@@ -154,14 +156,15 @@ def outcome(kernel: Kernel, operands: Sequence[torch.dtype], results: Sequence[t
     return Outcome(tuple(results), half, rounds)
 
 
-def encoded(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def encoded(kernel: Kernel, outcome: Outcome, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """`args` with numbers as the device encodes constants; for calls on DLFloat16 numbers."""
     for i in kernel.numbers:
         if i < len(args) and isinstance(args[i], (float, int)) and not isinstance(args[i], bool):
             constant = round_scalar(args[i])
             if constant != args[i]:
                 args = (*args[:i], constant, *args[i + 1 :])
-    return args
+    dtype = outcome.dtypes[0]
+    return args if kernel.complete is None or dtype is None else kernel.complete(args, dtype)
 
 
 def round_results(result: Any, dtypes: Sequence[torch.dtype | None]) -> Any:
@@ -181,7 +184,7 @@ def round_results(result: Any, dtypes: Sequence[torch.dtype | None]) -> Any:
 def compute(kernel: Kernel, outcome: Outcome, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The rounded result on shadows, without hooks."""
     if outcome.half and kernel.numbers:
-        args = encoded(kernel, args)
+        args = encoded(kernel, outcome, args)
     if kernel.program:
         return kernel.compute(*args, **kwargs, half=outcome.half)
     result = kernel.compute(*args, **kwargs)

@@ -36,9 +36,9 @@ COMPUTES = ("native", "fallback")
 """Kinds of steps that are operators."""
 
 
-def _encoding(kernel: kernels.Kernel, call: Callable[..., Any]) -> Callable[..., Any]:
+def _encoding(kernel: kernels.Kernel, outcome: kernels.Outcome, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call` with numbers that are known at run time alone (symbolic sizes) encoded, as eager execution does."""
-    return lambda *args, **kwargs: call(*kernels.encoded(kernel, args), **kwargs)
+    return lambda *args, **kwargs: call(*kernels.encoded(kernel, outcome, args), **kwargs)
 
 
 class Plan:
@@ -107,12 +107,12 @@ class Plan:
         check_operands(kernel.op, tuple(values_of(node.args)), {k: value_of(v) for k, v in node.kwargs.items()})
         outcome = kernels.outcome(kernel, operand_dtypes(node), logical_dtypes(node))
         if outcome.half and kernel.numbers:
-            args = kernels.encoded(kernel, args)
+            args = kernels.encoded(kernel, outcome, args)
         call = functools.partial(kernel.compute, half=outcome.half) if kernel.program else kernel.compute
         if kernel.in_place is not None and is_sole_update(node):
             call = kernel.in_place
         if outcome.half and any(isinstance(a, Node) and not isinstance(value_of(a), Tensor) for a in args):
-            call = _encoding(kernel, call)
+            call = _encoding(kernel, outcome, call)
         return Step(node, self._kinds[node], call, args, kwargs, outcome.rounds, restickifies=found)
 
     def _check(self, node: Node, kernel: kernels.Kernel, found: tuple[Any, ...]) -> None:

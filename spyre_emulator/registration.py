@@ -309,5 +309,6 @@ def register(module: private.DeviceModuleBase) -> None:
     _register_autocast()
     _register_serialization()
     private.patch_storage_constructor(memory.raw_storage, check_device)
+    private.keep_storages_in_their_process()
     private.patch_generator(check_device)
     accelerator.register()

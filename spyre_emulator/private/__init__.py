@@ -42,6 +42,7 @@ from spyre_emulator.private.dispatcher import (
 )
 from spyre_emulator.private.storage import (
     as_strided,
+    keep_storages_in_their_process,
     make_storage,
     make_tensor,
     patch_storage_constructor,
@@ -68,6 +69,7 @@ __all__ = [
     "is_fake",
     "is_recompilation",
     "is_tracing",
+    "keep_storages_in_their_process",
     "make_storage",
     "make_tensor",
     "operators",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
+from torch.multiprocessing import reductions
 
 from spyre_emulator.private.contract import DEVICE_NAME, require
 
@@ -91,3 +94,36 @@ def patch_storage_constructor(allocate: Callable[[int], Any], check: Callable[[t
 
     storage_class._write_file = write_file
     storage_class._set_from_file = set_from_file
+
+
+_QUEUE_FEEDER = "QueueFeederThread"
+"""multiprocessing's name of the thread that pickles what was put into a queue."""
+
+
+def keep_storages_in_their_process() -> None:
+    """Refuse to hand device tensors to another process: each process owns its card.
+
+    A queue's feeder thread prints an error and drops the item, for which the reader would wait for ever (the main
+    process for a DataLoader's worker, say), so there the refusal travels in the item's place.
+    """
+    require(hasattr(reductions, "reduce_storage"), "torch.multiprocessing.reductions.reduce_storage is missing")
+
+    original: Callable[[Any], Any] = reductions.reduce_storage
+
+    def reduce_storage(storage: Any) -> Any:
+        if storage.device.type != DEVICE_NAME:
+            return original(storage)
+        if threading.current_thread().name != _QUEUE_FEEDER:
+            refuse_transfer()
+        return refuse_transfer, ()
+
+    ForkingPickler.register(torch.UntypedStorage, reduce_storage)
+
+
+def refuse_transfer() -> None:
+    """Raise: a device tensor does not leave its process."""
+    raise RuntimeError(
+        "spyre: a device tensor cannot go to another process, which would own another card; send tensor.cpu() "
+        "(in a Dataset or collate_fn of a DataLoader with workers: keep the data on the CPU, move each batch after it "
+        "arrived)"
+    )

@@ -124,3 +124,18 @@ def test_softmax_of_a_float32_row_that_is_masked_as_a_whole_is_even():
     masked = torch.full((2, 4), torch.finfo(torch.float32).min)
     masked[1, 0] = 0.0
     assert masked.to("spyre").softmax(-1).cpu().tolist() == [[0.25] * 4, [1.0, 0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("dtype", "largest"), [(torch.float16, 65472.0), (torch.bfloat16, 2.0**33)])
+def test_nan_to_num_replaces_infinities_by_the_ends_of_the_logical_dtype(dtype, largest, compiled):
+    """Those that the device receives: 65504 becomes 65472, and bfloat16's 0x7FFE reads back as 2^33."""
+    x = torch.tensor([torch.inf, -torch.inf, torch.nan, 1.0], dtype=dtype).to("spyre")
+
+    def run(*args):
+        function = torch.compile(torch.nan_to_num) if compiled else torch.nan_to_num
+        return function(x, *args)
+
+    assert torch.isfinite(run()).all().item()
+    assert run().cpu().tolist() == [largest, -largest, 0.0, 1.0]
+    assert run(2.0, None, -3.0).cpu().tolist() == [largest, -3.0, 2.0, 1.0]

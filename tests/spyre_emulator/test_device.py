@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -142,6 +143,25 @@ def test_pickled_and_copied():
     assert torch.equal(again.cpu(), x.cpu())
     again.mul_(2)
     assert torch.equal(copy.deepcopy(x).cpu(), x.cpu())
+
+
+def test_tensors_do_not_leave_their_process():
+    """PyTorch's own error comes in a thread of the worker, and the main process waits for ever."""
+    context = torch.multiprocessing.get_context("fork")
+    x = torch.randn(4, 6)
+    queue = context.Queue()
+    for tensor in (x.to(DEVICE), x.to(DEVICE)[1:], torch.nn.Parameter(x.to(DEVICE)), torch.empty(0, device=DEVICE)):
+        with pytest.raises(RuntimeError, match=r"cannot go to another process.*send tensor\.cpu\(\)"):
+            ForkingPickler.dumps(tensor)
+        queue.put(tensor)
+        with pytest.raises(RuntimeError, match="cannot go to another process"):
+            queue.get(timeout=30)
+    queue.put(x)
+    assert torch.equal(queue.get(timeout=30), x)
+    data = torch.utils.data.TensorDataset(x.to(DEVICE))
+    loader = torch.utils.data.DataLoader(data, num_workers=1, timeout=30, multiprocessing_context=context)
+    with pytest.raises(RuntimeError, match="keep the data on the CPU"):
+        next(iter(loader))
 
 
 def test_training_follows_the_cpu_in_float32():

@@ -1,5 +1,7 @@
 """Stock models of many architectures in eager mode, against CPU float32."""
 
+import copy
+
 import pytest
 import torch
 
@@ -27,6 +29,21 @@ def test_bfloat16_is_stored_with_nine_fraction_bits():
     result = zoo.forward(zoo.on_device(model, torch.bfloat16), given)
     assert result.dtype is torch.bfloat16
     assert zoo.cosine(result, zoo.forward(model, given)) >= 0.9999
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "t5"])
+def test_a_loaded_model_repeats_its_bits_in_copies_and_when_it_is_saved_and_loaded_again(name, tmp_path):
+    """Loaded first: `half` casts what loading leaves in float32, rotary buffers and T5's `wo`, on the CPU as well."""
+
+    def saved_and_loaded(model):
+        model.save_pretrained(tmp_path / "again")
+        return type(model).from_pretrained(tmp_path / "again", dtype=torch.float16).to("spyre").eval()
+
+    device, given = saved_and_loaded(zoo.build(name)), zoo.inputs(name)
+    result = zoo.forward(device, given)
+    assert torch.equal(zoo.forward(device, given), result)
+    for other in (copy.deepcopy(device), copy.deepcopy(device).cpu().to("spyre"), saved_and_loaded(device)):
+        assert torch.equal(zoo.forward(other, given), result)
 
 
 def test_nan_padding_catches_a_kernel_that_reads_padding_lanes():
