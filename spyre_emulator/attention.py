@@ -36,14 +36,15 @@ def route(
     _check_dtypes(query, key, value, attn_mask)
     if dropout_p > 0.0:
         refuse_published("Attention dropout not implemented for Spyre")
+    bias = _bias(attn_mask, query)  # the math path too adds its mask as it is: a boolean one would count as 0 and 1
     if needs_grad(query, key, value, attn_mask) or dropout_p > 0.0 or query.dim() != 4:
         result: Tensor = aten._scaled_dot_product_attention_math.default(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            query, key, value, bias, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )[0]
         return result
     if enable_gqa and key.shape[1] != query.shape[1]:
         key, value = (_expand_heads(t, query.shape[1]) for t in (key, value))
-    fused: Tensor = FUSED(query, key, value, _bias(attn_mask, query), 0.0, is_causal, False, scale=scale)[0]
+    fused: Tensor = FUSED(query, key, value, bias, 0.0, is_causal, False, scale=scale)[0]
     return fused
 
 

@@ -139,3 +139,33 @@ def test_nan_to_num_replaces_infinities_by_the_ends_of_the_logical_dtype(dtype, 
     assert torch.isfinite(run()).all().item()
     assert run().cpu().tolist() == [largest, -largest, 0.0, 1.0]
     assert run(2.0, None, -3.0).cpu().tolist() == [largest, -3.0, 2.0, 1.0]
+
+
+MASKS = {
+    "boolean": torch.ones(10, 10, dtype=torch.bool).tril(),
+    "additive": torch.zeros(10, 10).masked_fill(~torch.ones(10, 10, dtype=torch.bool).tril(), -math.inf),
+    "smallest number": torch.full((10, 10), torch.finfo(torch.float32).min).triu(1),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("shape", [(2, 4, 10, 16), (4, 10, 16)], ids=["4 dimensions", "3 dimensions"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_attention_masks_with_gradients_and_without(mask, dtype, shape, compiled):
+    attend = torch.nn.functional.scaled_dot_product_attention
+    host = [torch.randn(shape).to(dtype).float().requires_grad_() for _ in range(3)]
+    device = [t.detach().to(dtype).to("spyre").requires_grad_() for t in host]
+    expected = attend(*host, attn_mask=mask)
+    moved = (
+        mask.to("spyre") if mask.dtype is torch.bool else mask.clamp_min(torch.finfo(dtype).min).to(dtype).to("spyre")
+    )
+    run = torch.compile(attend) if compiled else attend
+    with torch.no_grad():
+        torch.testing.assert_close(run(*device, attn_mask=moved).cpu().float(), expected.detach(), atol=2e-2, rtol=0)
+    result = run(*device, attn_mask=moved)
+    torch.testing.assert_close(result.detach().cpu().float(), expected.detach(), atol=2e-2, rtol=0)
+    expected.sum().backward()
+    result.sum().backward()
+    for a, b in zip(device, host, strict=True):
+        torch.testing.assert_close(a.grad.cpu().float(), b.grad, atol=3e-2, rtol=0)
