@@ -88,6 +88,9 @@ def _find(entry: str, threads: int) -> Callable[[Marker, str], Record]:
 
 def _lead_own_family() -> None:
     os.setsid()
+    # No terminal reaches this session. Who sends the signal means this process, whatever its ancestors do with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     family.adopt_orphans()
     # The parent of this process is the fork server, which outlives a killed controller for as long as a child
     # lives: watch both. A signal by the kernel at the parent's death would end this process before its descendants.

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -108,6 +108,7 @@ class Server:
     def _launch(self) -> None:
         self._kill()
         self._context.set_forkserver_preload([PRELOAD])
+        resource_tracker.ensure_running()  # the server's start would do it, and let Ctrl-C through again
         with _environment(), _deaf_to_ctrl_c():
             neutralise_main()
             forkserver.ensure_running()

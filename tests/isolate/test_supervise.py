@@ -70,8 +70,11 @@ def test_each_death_has_its_outcome(isolator: Isolator, tmp_path: Path, stage: s
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
-def test_killed_from_outside(isolator: Isolator, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("server", ["first", "second"])
+def test_killed_from_outside(isolator: Isolator, tmp_path: Path, name: str, server: str) -> None:
     """No failure of the device: what ends a whole job sends these to every process of it."""
+    if server == "second":
+        isolator.close()
     outcome = run(isolator, "shoot_itself", name, tmp_path / "log").outcome
     assert (outcome.kind, outcome.stage, outcome.signal) == (OutcomeKind.KILLED, Stage.RUN, name)
     assert outcome.message == f"killed by {name} from outside"
