@@ -7,8 +7,9 @@
 ``start``: a child of the fork server until its first word, and a fresh interpreter with the same imports until
 its first word, in turn. Target: 50 times cheaper.
 ``matrix``: ``conformance run`` with one worker and a warm cache of references, and one process that does the
-same loads, placements, compilations and forwards one after the other, at the same thread count. Each pair is
-run in turn, the order changing; both times are of whole processes. Target: within 1.10.
+same loads, placements, compilations and forwards one after the other, at the same thread count: those of a case, of
+its ops alone, and of its model taken apart. Each pair is run in turn, the order changing; both times are of whole
+processes. Target: within 1.10.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def seconds_of(command: list[str]) -> float:
 
 
 def bare(manifest: Path, profile: str | None, cache: Path) -> None:
-    """Every case's load, placement, compilation and forwards, and nothing else."""
+    """Every case's load, placement, compilation and forwards, those of its evidence included, and nothing else."""
     import torch
 
     from harness import environment
@@ -129,13 +130,14 @@ def forwards(case: Case, checkpoint: Checkpoint) -> Iterator[None]:
     """One case as its process does it, without marks, records and comparison."""
     import torch
 
-    from harness import subject, targets
+    from harness import apart, subject, targets
     from harness.records import Mode
 
     question = subject.question_of(case, checkpoint)
     model = subject.load(checkpoint, question.workload, case.dtype).model
     target = targets.get(case.target)
-    model = model.to(target.device())
+    device = target.device()
+    model = model.to(device)
     call: Callable[..., Any] = model
     forced: dict[str, torch.Tensor] = {}
     if case.mode is Mode.COMPILED:
@@ -143,8 +145,25 @@ def forwards(case: Case, checkpoint: Checkpoint) -> Iterator[None]:
         outputs = subject.run(question, model, call, forced)
         forced = {name: tensor for name, tensor in outputs.items() if name.startswith(subject.FORCED)}
         yield
-    with torch.no_grad():
+    with torch.no_grad(), target.recording() as usage:
         subject.run(question, model, call, forced)
+    yield
+
+    def short_forward(model: torch.nn.Module) -> object:
+        return subject.run(question.shorter(), model, model, forced)
+
+    control = case.dtype.value
+    if case.mode is Mode.EAGER:
+        apart.check_ops(usage.facts(), model, short_forward, control_format=control, seconds=apart.LEAST_SECONDS / 2)
+    apart.take_apart(
+        checkpoint,
+        model,
+        short_forward,
+        formats=(subject.number_format(case, device), control),
+        auto_class=question.workload.auto_class,
+        seconds=apart.LEAST_SECONDS,
+        memory=None,
+    )
     yield
 
 
